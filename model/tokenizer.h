@@ -1,0 +1,44 @@
+// Text to token ids and back, for the tokenizers that a GGUF file may hold.
+// In: the tokenizer.ggml.* metadata of a file. Out: ids as Hugging Face's tokenizers (and llama.cpp) give them.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gguf/file.h"
+
+namespace lamina {
+
+struct EncodeOptions {
+  bool add_special = false;    ///< put bos / eos around the ids where the file asks for them
+  bool parse_special = false;  ///< control tokens written in the text become their ids; else they are plain text
+};
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  /// Reads the tokenizer of `file`: models "llama" (SentencePiece BPE), "gpt2" (byte-level BPE) and "none" (no vocabulary; encode
+  /// throws Error(kModel)). Throws Error(kModel) naming key and value when the metadata are missing or absurd. An unknown
+  /// `tokenizer.ggml.pre` warns and uses the nearest. The tokenizer keeps no reference to `file`.
+  static std::unique_ptr<Tokenizer> create(const gguf::File& file);
+
+  /// Ids of `text` (any bytes, NUL and invalid UTF-8 included).
+  virtual std::vector<int32_t> encode(std::string_view text, EncodeOptions options) const = 0;
+
+  /// The bytes of one token; empty for control tokens unless `show_special`. May be an incomplete UTF-8 sequence.
+  virtual std::string piece(int32_t token, bool show_special) const = 0;
+
+  /// Text of a sequence: the inverse of encode on valid UTF-8.
+  virtual std::string decode(const std::vector<int32_t>& tokens, bool show_special) const = 0;
+
+  virtual int32_t n_tokens() const = 0;           ///< size of the vocabulary, 0 for "none"
+  virtual bool is_end(int32_t token) const = 0;   ///< one of the end-of-generation tokens
+  virtual int32_t bos() const = 0;                ///< -1 when there is none
+  virtual int32_t eos() const = 0;                ///< -1 when there is none
+  virtual bool adds_bos() const = 0;              ///< add_special puts bos first
+};
+
+}  // namespace lamina

@@ -1,0 +1,10 @@
+// The verbs of the `lamina` binary. Each `add_*` registers one subcommand with its options; its callback does the work and
+// throws lamina::Error on failure. One file per verb.
+#pragma once
+#include <CLI/CLI.hpp>
+
+namespace lamina {
+
+void add_tokenize(CLI::App& app);
+
+}  // namespace lamina
