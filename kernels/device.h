@@ -1,0 +1,65 @@
+// What a runtime must offer: compile a Program (bringing its weights into planes) and run it on steps.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/program.h"
+
+namespace lamina {
+
+/// Positions in one KV page. Pages are absolute: position p of a sequence lives in its page p / kPagePositions.
+constexpr uint32_t kPagePositions = 64;
+
+/// One forward pass: rows of tokens, possibly of several sequences. Rows of a sequence are in ascending position.
+struct Step {
+  std::vector<int32_t> token;                ///< [rows] ids in 0 .. n_vocab - 1
+  std::vector<uint32_t> position;            ///< [rows]
+  std::vector<uint32_t> sequence;            ///< [rows] index into pages
+  std::vector<std::vector<uint32_t>> pages;  ///< page table of each sequence: pages[s][p / 64], covering all positions in use
+  std::vector<uint32_t> outputs;             ///< rows whose logits are wanted, ascending
+};
+
+/// Sizes that a compiled program must hold.
+struct Capacity {
+  uint32_t max_rows = 512;  ///< rows of a step
+  uint32_t max_outputs = 1; ///< outputs of a step
+  uint32_t n_pages = 0;     ///< KV pages in the pool
+};
+
+/// A program bound to a device, with its weights, buffers and KV pages.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+
+  /// Runs one step. All is validated before; throws only when the device itself fails.
+  virtual void run(const Step& step) = 0;
+
+  /// Logits [n_vocab] and argmax of output row i of the last step; valid until the next.
+  virtual std::span<const float> logits(uint32_t i) = 0;
+  virtual int32_t argmax(uint32_t i) = 0;
+
+  /// Bytes of weights that one generated token reads, and bytes held in all.
+  virtual uint64_t weight_bytes_per_token() const = 0;
+  virtual uint64_t memory_bytes() const = 0;
+};
+
+/// Called while weights load: bytes done, bytes in all.
+using Progress = std::function<void(uint64_t done, uint64_t total)>;
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual std::string name() const = 0;  ///< "cpu"
+
+  /// Loads weights and allocates buffers. Refuses what it cannot run with Error(kDevice) naming op, tensor, type and device;
+  /// throws Error(kMemory) with figures when the program does not fit. `file` must outlive the result.
+  virtual std::unique_ptr<Executable> compile(const Program& program, const gguf::File& file, const Capacity& capacity,
+                                              const Progress& progress) = 0;
+};
+
+}  // namespace lamina
