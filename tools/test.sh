@@ -9,7 +9,7 @@ tools/install_packages.sh test
 if [ "${CI:-}" = true ]; then
   echo "test: checking the format of all C++ files"
   find gguf kernels model engine tools tests \( -name '*.cpp' -o -name '*.h' \) -print0 |
-    xargs -0 clang-format --dry-run -Werror
+    xargs -0 clang-format --dry-run -Werror || { echo "test: clang-format -i mends these" >&2; exit 1; }
 fi
 
 generator=()
