@@ -39,7 +39,8 @@ const Architecture& find_architecture(std::string_view name) {
     if (!known.empty()) known += ", ";
     known += row.name;
   }
-  fail(ErrorKind::kModel, "general.architecture is \"{}\", which lamina does not run (it runs {})", printable(name), known);
+  fail(ErrorKind::kModel, "general.architecture is \"{}\", which lamina does not run (it runs {})", printable(name),
+       known);
 }
 
 }  // namespace lamina

@@ -1,7 +1,7 @@
 // The architectures that lamina runs, one row of traits each. In: the name in general.architecture. Out: the row.
-// A row says in what a family differs from plain llama: the defaults of the members below are llama. No architecture is named
-// anywhere else. A trait of type std::optional stands for a metadata key: the key counts only where the row has the trait,
-// and the trait's value holds when the file lacks the key.
+// A row says in what a family differs from plain llama: the defaults of the members below are llama. No architecture is
+// named anywhere else. A trait of type std::optional stands for a metadata key: the key counts only where the row has
+// the trait, and the trait's value holds when the file lacks the key.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -30,9 +30,9 @@ enum class ExpertUse : uint8_t {
 
 /// Layers that see only the last `size` positions.
 struct Window {
-  uint32_t size = 0;    ///< attention.sliding_window when missing; 0: no layer is windowed
-  uint32_t period = 0;  ///< attention.sliding_window_pattern when missing: every period-th layer sees all positions
-  double freq_base = 0;        ///< rope.freq_base_swa when missing; 0: as rope.freq_base
+  uint32_t size = 0;     ///< attention.sliding_window when missing; 0: no layer is windowed
+  uint32_t period = 0;   ///< attention.sliding_window_pattern when missing: every period-th layer sees all positions
+  double freq_base = 0;  ///< rope.freq_base_swa when missing; 0: as rope.freq_base
   bool unscaled_rope = false;  ///< rope scaling is for the layers that see all positions
 };
 
@@ -50,10 +50,10 @@ struct Architecture {
   bool scaled_embeddings = false;         ///< embeddings are multiplied by sqrt(n_embd)
   ExpertUse experts = ExpertUse::kNever;  ///< weights of the chosen are divided by their sum
   uint32_t wide_scale_layers = 0;         ///< the size with so many layers scales scores by 1/sqrt(n_embd / n_head)
-  std::optional<Window> window;
-  std::optional<double> attention_scale;    ///< attention.scale; 0: 1/sqrt(head_dim)
-  std::optional<double> attention_softcap;  ///< attn_logit_softcapping; 0: none
-  std::optional<double> final_softcap;      ///< final_logit_softcapping; 0: none
+  std::optional<Window> window = {};
+  std::optional<double> attention_scale = {};    ///< attention.scale; 0: 1/sqrt(head_dim)
+  std::optional<double> attention_softcap = {};  ///< attn_logit_softcapping; 0: none
+  std::optional<double> final_softcap = {};      ///< final_logit_softcapping; 0: none
 };
 
 /// All rows.

@@ -81,7 +81,7 @@ std::string shown(const gguf::Value& value) {
   return std::visit(
       [](const auto& v) -> std::string {
         using T = std::decay_t<decltype(v)>;
-        if constexpr (std::is_same_v<T, std::string_view>) return "\"" + printable(v) + "\"";
+        if constexpr (std::is_same_v<T, std::string_view>) return fmt::format("\"{}\"", printable(v));
         else if constexpr (std::is_same_v<T, gguf::Array>) return fmt::format("an array of {}", v.size());
         else return fmt::format("{}", v);
       },
@@ -141,9 +141,9 @@ class Reader {
       return;
     }
     if (const auto* to_int = std::get_if<uint32_t Config::*>(&key.to)) {
-      config.**to_int = static_cast<uint32_t>(number(key, *value, true));
+      config.** to_int = static_cast<uint32_t>(number(key, *value, true));
     } else if (const auto* to_double = std::get_if<double Config::*>(&key.to)) {
-      config.**to_double = number(key, *value, false);
+      config.** to_double = number(key, *value, false);
     } else {
       auto to_layer = std::get<uint32_t LayerConfig::*>(key.to);
       for (size_t i = 0; i < config.layers.size(); ++i) config.layers[i].*to_layer = layer_number(key, *value, i);
@@ -208,7 +208,7 @@ void complete(Config& config) {
   if (config.n_ff_expert == 0) config.n_ff_expert = config.layers[0].n_ff;
   if (config.attention_scale == 0) {
     const bool wide = row.wide_scale_layers == config.n_layer;
-    config.attention_scale = 1 / std::sqrt(wide ? config.n_embd / double{n_head} : double{config.head_dim_k});
+    config.attention_scale = 1 / std::sqrt(wide ? 1.0 * config.n_embd / n_head : 1.0 * config.head_dim_k);
   }
 }
 

@@ -1,5 +1,6 @@
-// What the metadata of a GGUF file says about a model's shape, read once and checked. In: a File. Out: a Config whose values
-// are all within the ranges of the key table in config.cpp; products of two of them fit 32 bits where the builder needs them.
+// What the metadata of a GGUF file says about a model's shape, read once and checked. In: a File. Out: a Config whose
+// values are all within the ranges of the key table in config.cpp; products of two of them fit 32 bits where the
+// builder needs them.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -21,7 +22,7 @@ struct Config {
   const Architecture* architecture = nullptr;
   uint32_t n_layer = 0;
   std::vector<LayerConfig> layers;  ///< [n_layer]
-  uint32_t n_vocab = 0;  ///< rows of token_embd.weight
+  uint32_t n_vocab = 0;             ///< rows of token_embd.weight
   uint32_t n_embd = 0;
   uint32_t n_ctx_train = 0;  ///< context_length
   uint32_t head_dim_k = 0, head_dim_v = 0;
@@ -32,16 +33,16 @@ struct Config {
   uint32_t n_ff_expert = 0;
 
   uint32_t window = 0;
-  double attention_scale = 0;  ///< of the scores q k^T
+  double attention_scale = 0;                       ///< of the scores q k^T
   double attention_softcap = 0, final_softcap = 0;  ///< 0: none
 
   uint32_t n_rot = 0;  ///< rotated dimensions of a head
   double freq_base = 10000;
-  double freq_base_window = 0;  ///< of windowed layers
-  double rope_factor = 1;           ///< how many times longer the context became
-  uint32_t rope_ctx_original = 0;   ///< the context length before that
-  double rope_attn_factor = 1;      ///< multiplies cos and sin
-  bool yarn = false;                ///< high frequencies keep their speed
+  double freq_base_window = 0;     ///< of windowed layers
+  double rope_factor = 1;          ///< how many times longer the context became
+  uint32_t rope_ctx_original = 0;  ///< the context length before that
+  double rope_attn_factor = 1;     ///< multiplies cos and sin
+  bool yarn = false;               ///< high frequencies keep their speed
   double yarn_ext_factor = 1, yarn_attn_factor = 1, yarn_beta_fast = 32, yarn_beta_slow = 1;
   double yarn_log_multiplier = 0;
 };

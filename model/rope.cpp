@@ -82,8 +82,8 @@ std::vector<float> rope_factors(const gguf::File& file, const Config& config, ui
   std::vector<float> factors(tensor->n_elements());
   gguf::dequantize(*tensor->type, tensor->data.data(), factors.size(), factors.data());
   for (float factor : factors) {
-    if (!(factor > 0) || std::isinf(factor)) {
-      fail(ErrorKind::kModel, "tensor {} holds the factor {}; factors must be positive", printable(tensor->name),
+    if (!std::isfinite(factor) || factor == 0) {
+      fail(ErrorKind::kModel, "tensor {} holds the factor {}; it must divide a frequency", printable(tensor->name),
            factor);
     }
   }

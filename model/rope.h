@@ -16,9 +16,9 @@ Rope make_rope(const Config& config, std::span<const float> factors);
 /// The rope of windowed layers, which have a base of their own.
 Rope make_window_rope(const Config& config, std::span<const float> factors);
 
-/// The factors that hold for a context of n_ctx tokens: rope_freqs, or rope_factors_long beyond the original context length,
-/// rope_factors_short within it; empty when the file has none. Throws Error(kModel) for a wrong shape or a factor that is not
-/// a positive number.
+/// The factors that hold for a context of n_ctx tokens: rope_freqs, or rope_factors_long beyond the original context
+/// length, rope_factors_short within it; empty when the file has none. Throws Error(kModel) for a wrong shape or a
+/// factor that is not a positive number.
 std::vector<float> rope_factors(const gguf::File& file, const Config& config, uint32_t n_ctx);
 
 }  // namespace lamina

@@ -44,6 +44,14 @@ Weight Weights::matrix(const std::string& name, uint32_t n_cols, Rows rows, uint
   return {&tensor, rows.first, rows.n, n_cols, n_expert};
 }
 
+Weight Weights::leading_rows(const std::string& name, uint32_t n_cols, uint32_t n_rows) const {
+  const gguf::Tensor& tensor = require(name);
+  if (n_rows > tensor.n_rows()) {
+    fail(ErrorKind::kUsage, "a context of {} tokens exceeds the {} rows of tensor {}", n_rows, tensor.n_rows(), name);
+  }
+  return matrix(name, n_cols, {0, n_rows, static_cast<uint32_t>(tensor.n_rows())});
+}
+
 Vector Weights::optional_vector(const std::string& name, uint32_t n) const {
   const gguf::Tensor* tensor = file_.tensor(name);
   if (tensor == nullptr) return {};

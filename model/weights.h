@@ -1,5 +1,6 @@
-// Tensors by name, bound to the parts of an op. In: a File, names and the shapes that the Config implies. Out: Weight, Vector
-// and Product values. A tensor that is missing, or has another shape or a type that cannot be used, is refused by name.
+// Tensors by name, bound to the parts of an op. In: a File, names and the shapes that the Config implies. Out: Weight,
+// Vector and Product values. A tensor that is missing, or has another shape or a type that cannot be used, is refused
+// by name.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -24,6 +25,9 @@ class Weights {
 
   /// Rows of the matrix `name` [n_cols, rows.total]; with experts [n_cols, rows.total, n_expert].
   Weight matrix(const std::string& name, uint32_t n_cols, Rows rows, uint32_t n_expert = 1) const;
+
+  /// The first n_rows rows of a matrix that may have more.
+  Weight leading_rows(const std::string& name, uint32_t n_cols, uint32_t n_rows) const;
 
   /// The vector `name` [n]; absent when the file lacks it.
   Vector optional_vector(const std::string& name, uint32_t n) const;
