@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   CLI::App app{"lamina runs quantised language models from GGUF files", "lamina"};
   app.set_version_flag("--version", "lamina " LAMINA_VERSION);
   app.require_subcommand(0, 1);
+  lamina::add_inspect(app);
   lamina::add_tokenize(app);
   try {
     app.parse(argc, argv);

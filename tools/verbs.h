@@ -5,6 +5,7 @@
 
 namespace lamina {
 
+void add_inspect(CLI::App& app);
 void add_tokenize(CLI::App& app);
 
 }  // namespace lamina
