@@ -55,8 +55,8 @@ enum class NormKind : uint8_t { kRms, kLayer };
 struct Norm {
   NormKind kind = NormKind::kRms;
   float eps = 0;
-  Vector weight;  ///< absent: 1
-  Vector bias;    ///< absent: 0
+  Vector weight = {};  ///< absent: 1
+  Vector bias = {};    ///< absent: 0
 };
 
 enum class Activation : uint8_t { kSilu, kGelu, kRelu };  ///< kGelu: the tanh form
@@ -65,7 +65,7 @@ enum class Activation : uint8_t { kSilu, kGelu, kRelu };  ///< kGelu: the tanh f
 struct EmbedOp {
   Weight table;
   float scale = 1;
-  std::optional<Weight> positions;  ///< [n_embd, n_ctx]
+  std::optional<Weight> positions = {};  ///< [n_embd, n_ctx]
   Buf out = kNoBuf;
 };
 
@@ -73,8 +73,8 @@ struct EmbedOp {
 /// absent parts skipped. softcap(y) = c * tanh(y / c).
 struct Product {
   Weight weight;
-  Vector scale;  ///< 1 element (per expert: n_expert), the tensor NAME.scale
-  Vector bias;   ///< n_rows (per expert: n_expert * n_rows)
+  Vector scale = {};  ///< 1 element (per expert: n_expert), the tensor NAME.scale
+  Vector bias = {};   ///< n_rows (per expert: n_expert * n_rows)
   float multiply = 1;
   Buf residual = kNoBuf;
   float softcap = 0;
@@ -85,10 +85,10 @@ struct Product {
 /// brought into the form that the weights want (int8, bf16, f32) once.
 struct LinearOp {
   Buf in = kNoBuf;
-  std::optional<Norm> norm;
-  std::optional<Activation> activation;
+  std::optional<Norm> norm = {};
+  std::optional<Activation> activation = {};
   Buf gate = kNoBuf;
-  std::vector<Product> products;
+  std::vector<Product> products = {};
 };
 
 /// out = norm(in) + residual: the norm behind a sub-layer.
@@ -104,7 +104,7 @@ struct AppendOp {
   uint32_t layer = 0;  ///< index into Program::kv
   Buf q = kNoBuf, k = kNoBuf, v = kNoBuf;
   uint32_t n_head = 0;
-  std::optional<Norm> q_norm, k_norm;  ///< over each head
+  std::optional<Norm> q_norm = {}, k_norm = {};  ///< over each head
   int32_t rope = -1;                   ///< index into Program::ropes; -1: none
 };
 
