@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "gguf/error.h"
 #include "gguf/file.h"
@@ -63,7 +66,7 @@ Totals totals_of(const File& file) {
   return totals;
 }
 
-/// A quantity with three or four significant digits and the largest fitting unit: 134.5 M.
+/// A quantity in the largest fitting unit: 134.52 M.
 std::string scaled(uint64_t quantity, double step, std::span<const char* const> units) {
   auto scaled_quantity = static_cast<double>(quantity);
   size_t unit = 0;
@@ -71,16 +74,16 @@ std::string scaled(uint64_t quantity, double step, std::span<const char* const> 
     scaled_quantity /= step;
     ++unit;
   }
-  return fmt::format("{:.{}f} {}", scaled_quantity, unit == 0 ? 0 : 2, units[unit]);
+  return fmt::format("{:.{}f}{}", scaled_quantity, unit == 0 ? 0 : 2, units[unit]);
 }
 
 std::string shown_bytes(uint64_t bytes) {
-  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  static constexpr const char* kUnits[] = {" B", " KiB", " MiB", " GiB", " TiB"};
   return scaled(bytes, 1024, kUnits);
 }
 
 std::string shown_count(uint64_t count) {
-  static constexpr const char* kUnits[] = {"", "K", "M", "G", "T"};
+  static constexpr const char* kUnits[] = {"", " K", " M", " G", " T"};
   return scaled(count, 1000, kUnits);
 }
 
