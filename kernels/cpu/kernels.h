@@ -58,6 +58,7 @@ struct NormArgs {
   float eps = 0;
   const float* weight = nullptr;   ///< [n] or nullptr
   const float* bias = nullptr;     ///< [n] or nullptr
+  uint32_t n_weight = 0;           ///< over heads: values in weight and bias, one head's or all heads'
 };
 
 enum class Gate : uint8_t { kSilu, kGelu, kRelu };

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -21,8 +22,8 @@ struct Matrix {
 
 class Weights {
  public:
-  /// Loads every weight of the linear ops and every vector of `program`, tensor by tensor with all threads; the file's pages
-  /// are dropped behind. Throws Error(kDevice) naming op, tensor and type when a type has no kernel.
+  /// Loads every matrix of the linear ops of `program`, tensor by tensor with all threads; the file's pages are dropped behind.
+  /// Throws Error(kDevice) naming op, tensor and type when a type has no kernel.
   Weights(const Program& program, const gguf::File& file, const Kernels& kernels, Pool& pool, const Progress& progress);
 
   const Matrix& matrix(const Weight& weight) const;
@@ -30,21 +31,17 @@ class Weights {
   /// The whole tensor's planes if a linear op uses all its rows (tied embeddings), else nullptr.
   const Planes* whole(const gguf::Tensor* tensor) const;
 
-  /// float32 elements, each expert padded to 16 with zeros; nullptr for an absent vector.
-  const float* vector(const Vector& v) const;
+  /// `n` float32 elements for each of n_expert matrices, each padded to 16 with zeros; nullptr for an absent vector.
+  const float* vector(const Vector& v, uint32_t n, uint32_t n_expert = 1);
 
   uint64_t bytes() const;
 
  private:
   using Key = std::tuple<const gguf::Tensor*, uint32_t, uint32_t>;  // tensor, first, n
-  void load_matrix(const Weight& weight, const Kernels& kernels, Pool& pool);
-  void load_vector(const Vector& v);
+  void load(const Weight& weight, const Kernels& kernels, Pool& pool);
 
   std::map<Key, Matrix> matrices_;
   std::map<Key, std::vector<float>> vectors_;
 };
-
-/// The prefix that error messages of the CPU device share: "op 3 (linear)".
-std::string op_name(const Program& program, size_t index);
 
 }  // namespace lamina::cpu
