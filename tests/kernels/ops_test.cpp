@@ -311,5 +311,24 @@ TEST_P(Ops, RoutingPrefersTheLowestIndexOfEqualLogits) {
   }
 }
 
+TEST_P(Ops, SmallExpertWeightsAreNotBlownUpByNormalising) {
+  TinyModel model(2);
+  std::vector<float> logits = model.uniform(size_t{20} * kVocab, 8);
+  for (float& x : logits) x = x - 16.0f;  // sigmoids between 4e-11 and 3e-4: sums on both sides of 2^-14
+  logits[0] = -100.0f;
+  model.add("embd", {20, kVocab}, logits);
+  model.add("w", "F32", {20, 7, 20});
+  model.open();
+  Program program;
+  program.n_expert_used = 4;
+  const Buf x = add_embed(program, model.weight("embd"));
+  program.ops.push_back(RouteOp{.logits = x, .n_expert = 20, .n_used = 4, .gating = Gating::kSigmoid});
+  const Buf pairs = add_product(program, x, model.experts("w"), RowSet::kPairs);
+  const Buf out = add_buffer(program, "combined", 7);
+  program.ops.push_back(CombineOp{.in = pairs, .n_used = 4, .out = out});
+  finish(program, out);
+  expect_reference_bits(GetParam(), program, model, steps_of_all_sizes(kVocab));
+}
+
 }  // namespace
 }  // namespace lamina
