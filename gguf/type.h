@@ -86,7 +86,8 @@ struct Type {
   uint32_t block;            ///< weights in a block; 1 for unquantised types
   uint32_t bytes;            ///< bytes of a block
   PlaneForm form = {};       ///< kQuant only
-  int16_t offset = 0;        ///< linear: v = code - offset. Table: -min(values), so that value + offset is unsigned
+  int16_t offset = 0;        ///< linear: v = code - offset (kOddDelta: 8 (code - offset) +- 1). Table: -min(values), so
+                             ///< that value + offset is unsigned
   float d_factor = 1.0f;     ///< applied to d in float32: 1, 1/4 or 1/8
   std::array<int8_t, 16> values = {};                                     ///< form.table only
   void (*unpack)(const std::byte* blocks, size_t n_blocks, const Fields& out) = nullptr;  ///< kQuant only
