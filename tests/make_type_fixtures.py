@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes tests/data/types/TYPE.bin: blocks of every type, and the float32 weights that the PyPI package gguf 0.19 makes of them.
+"""Writes tests/data/types/TYPE.bin: blocks of each type, and the weights the PyPI package gguf 0.19 makes of them.
 
-In: nothing but that package (and numpy). Out: one file a type: n blocks, then their n * block weights as little-endian float32;
-n follows from the size of the file. The blocks hold random codes (every code and grid point occurs), and scales that are zero, denormal, the
-largest, infinite, NaN and negative. Types that the package cannot dequantise (Q1_0, Q2_0) get no file.
+In: nothing but that package (and numpy). Out: one file a type: n blocks, then their n * block weights as little-endian
+float32; n follows from the size of the file. The blocks hold random codes (every code and grid point occurs), and
+scales that are zero, denormal, the largest, infinite, NaN and negative. Types that the package cannot dequantise
+(Q1_0, Q2_0) get no file.
 
     python3 tests/make_type_fixtures.py tests/data/types
 """
@@ -18,9 +19,9 @@ random = np.random.default_rng(20)
 
 # Byte offsets of the float16 numbers in a block: d, then dmin or m.
 F16_AT = {
-    "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2],
-    "Q5_K": [0, 2], "Q6_K": [208], "IQ1_S": [0], "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0], "IQ3_S": [0],
-    "IQ4_NL": [0], "IQ4_XS": [0], "TQ1_0": [52], "TQ2_0": [64],
+    "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],
+    "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ1_S": [0], "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0],
+    "IQ3_XXS": [0], "IQ3_S": [0], "IQ4_NL": [0], "IQ4_XS": [0], "TQ1_0": [52], "TQ2_0": [64],
 }
 # zero, denormal, largest, infinite, NaN, of both signs; 0x3c00 is one
 SPECIAL = [0x0000, 0x8000, 0x0001, 0x83FF, 0x0400, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0xFFFF, 0x3C00]
@@ -34,7 +35,7 @@ def f16_scales(n, turn):
 
 
 def put_every_code(name, blocks):
-    """Makes the blocks with random scales walk through all codes or grid points (where chance may miss some), in place."""
+    """Makes the blocks with random scales walk through all codes or grid points, in place."""
     rest = blocks[len(SPECIAL):]
     if name == "Q8_0":  # all bytes
         rest[:, 2:] = np.arange(len(rest) * 32).reshape(-1, 32) % 256
@@ -65,7 +66,8 @@ def put_every_code(name, blocks):
 def make_blocks(name, block, size):
     if name in ("F32", "F16", "BF16"):
         return random.integers(0, 256, (512, size), dtype=np.uint8)
-    n = len(SPECIAL) + {"IQ1_S": 64, "IQ2_S": 32, "IQ2_XS": 16, "IQ2_XXS": 8, "IQ3_S": 8}.get(name, 6 if block == 256 else 40)
+    for_grid = {"IQ1_S": 64, "IQ2_S": 32, "IQ2_XS": 16, "IQ2_XXS": 8, "IQ3_S": 8}  # enough for every grid point
+    n = len(SPECIAL) + for_grid.get(name, 6 if block == 256 else 40)
     if name == "MXFP4":
         n = 256
     if name == "NVFP4":

@@ -1,4 +1,5 @@
-// The `lamina` binary: parses the command line, runs one verb, turns errors into one line and an exit code (design, section 6).
+// The `lamina` binary: parses the command line, runs one verb, turns errors into one line and an exit code (design,
+// section 6).
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
