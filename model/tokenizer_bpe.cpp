@@ -98,6 +98,7 @@ class BpeTokenizer : public VocabularyTokenizer {
       byte_symbols_[byte] = symbol(alphabet_.character(static_cast<char>(byte)));
     }
     std::string both;
+    int32_t result = -1;
     for (size_t rank = 0; rank < merges.size(); ++rank) {
       const std::string_view merge = merges[rank];
       const size_t blank = merge.find(' ', 1);
@@ -106,8 +107,14 @@ class BpeTokenizer : public VocabularyTokenizer {
              file_name, rank, printable(merge));
       }
       both.assign(merge.substr(0, blank)).append(merge.substr(blank + 1));
-      merges_.add(symbol(merge.substr(0, blank)), symbol(merge.substr(blank + 1)), static_cast<uint32_t>(rank),
-                  symbol(both));
+      // Lists go through the tokens they make in order, so the last token or the next one is a good guess.
+      const auto is_both = [&](int32_t id) { return vocabulary().contains(id) && vocabulary().text(id) == both; };
+      if (is_both(result + 1)) {
+        ++result;
+      } else if (!is_both(result)) {
+        result = symbol(both);
+      }
+      merges_.add(symbol(merge.substr(0, blank)), symbol(merge.substr(blank + 1)), static_cast<uint32_t>(rank), result);
     }
   }
 
@@ -188,15 +195,18 @@ const PretokenizerRow& choose_pretokenizer(const gguf::File& file, const std::st
 
 std::unique_ptr<Tokenizer> make_bpe_tokenizer(const gguf::File& file) {
   constexpr std::string_view kKey = "tokenizer.ggml.merges";
-  constexpr size_t kMostMerges = size_t{1} << 24;
+  constexpr size_t kMostMerges = size_t{1} << 24, kMostBytes = size_t{1} << 30;
   const std::string file_name = printable(file.path(), 200);
   const PretokenizerRow& row = choose_pretokenizer(file, file_name);
   const auto* merges = metadata_strings(file, kKey);
   if (merges == nullptr) {
     fail(ErrorKind::kModel, "{}: {} is missing, which tokenizer.ggml.model \"gpt2\" needs", file_name, kKey);
   }
-  if (merges->size() > kMostMerges) {
-    fail(ErrorKind::kModel, "{}: {} has {} items, the limit is {}", file_name, kKey, merges->size(), kMostMerges);
+  size_t n_bytes = 0;
+  for (const std::string_view merge : *merges) n_bytes += merge.size();
+  if (merges->size() > kMostMerges || n_bytes > kMostBytes) {
+    fail(ErrorKind::kModel, "{}: {} has {} items of {} bytes, the limits are {} and {}", file_name, kKey,
+         merges->size(), n_bytes, kMostMerges, kMostBytes);
   }
   return std::make_unique<BpeTokenizer>(Vocabulary::read(file, {.add_bos = row.add_bos}), row, *merges, file_name);
 }

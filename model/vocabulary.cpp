@@ -194,6 +194,9 @@ void Vocabulary::read_texts(const gguf::File& file) {
   }
   size_t n_bytes = 0;
   for (const std::string_view text : *items) n_bytes += text.size();
+  if (n_bytes > TextMap::kMostBytes) {
+    refuse(file, kKey, fmt::format("has {} bytes, the limit is {}", n_bytes, TextMap::kMostBytes));
+  }
   texts_.reserve(items->size(), n_bytes);
   for (const std::string_view text : *items) texts_.add(text);
 }
