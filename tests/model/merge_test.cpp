@@ -2,6 +2,7 @@
 // In: random words over few symbols. Out: test results.
 #include "model/merge.h"
 
+#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 namespace lamina {
