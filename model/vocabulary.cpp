@@ -198,7 +198,11 @@ void Vocabulary::read_texts(const gguf::File& file) {
     refuse(file, kKey, fmt::format("has {} bytes, the limit is {}", n_bytes, TextMap::kMostBytes));
   }
   texts_.reserve(items->size(), n_bytes);
-  for (const std::string_view text : *items) texts_.add(text);
+  constexpr size_t kAhead = 8;
+  for (size_t i = 0; i < items->size(); ++i) {
+    texts_.prefetch((*items)[std::min(i + kAhead, items->size() - 1)]);
+    texts_.add((*items)[i]);
+  }
 }
 
 void Vocabulary::mark_special_texts() {
