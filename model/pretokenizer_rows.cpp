@@ -12,9 +12,10 @@ namespace {
 #define LAMINA_LINES_AND_BLANKS R"(\s*[\r\n]+|\s+(?!\S)|\s+)"
 #define LAMINA_UPPER R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])"
 #define LAMINA_LOWER R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])"
-// As above, Han letters aside (the published class intersection [...&&[^\p{Han}]], which PCRE2 lacks).
-#define LAMINA_UPPER_NOT_HAN R"((?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]))"
-#define LAMINA_LOWER_NOT_HAN R"((?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}]))"
+// As above, Han letters aside (the published class intersection [...&&[^\p{Han}]], which PCRE2 lacks). PCRE2's \p{Han}
+// would take in script extensions, such as the full stop U+3002; sc: is what the others mean.
+#define LAMINA_UPPER_NOT_HAN R"((?:(?!\p{sc:Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]))"
+#define LAMINA_LOWER_NOT_HAN R"((?:(?!\p{sc:Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}]))"
 
 constexpr const char* kGpt2[] = {LAMINA_GPT2_WORDS};
 
@@ -47,7 +48,7 @@ constexpr const char* kGpt4o[] = {R"([^\r\n\p{L}\p{N}]?)" LAMINA_UPPER "*" LAMIN
                                   R"(?|[^\r\n\p{L}\p{N}]?)" LAMINA_UPPER "+" LAMINA_LOWER "*" LAMINA_CONTRACTIONS
                                   R"(?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|)" LAMINA_LINES_AND_BLANKS};
 
-constexpr const char* kKimiK2[] = {R"([\p{Han}]+|[^\r\n\p{L}\p{N}]?)" LAMINA_UPPER_NOT_HAN "*" LAMINA_LOWER_NOT_HAN
+constexpr const char* kKimiK2[] = {R"([\p{sc:Han}]+|[^\r\n\p{L}\p{N}]?)" LAMINA_UPPER_NOT_HAN "*" LAMINA_LOWER_NOT_HAN
                                    "+" LAMINA_CONTRACTIONS R"(?|[^\r\n\p{L}\p{N}]?)" LAMINA_UPPER_NOT_HAN
                                    "+" LAMINA_LOWER_NOT_HAN "*" LAMINA_CONTRACTIONS
                                    R"(?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)" LAMINA_LINES_AND_BLANKS};

@@ -58,7 +58,7 @@ TEST(Pretokenizer, WordsOfEachGroup) {
   EXPECT_EQ(words("deepseek-v3", "f(x) 12345中文a"), (Strings{"f", "(x", ")", " ", "123", "45", "中文", "a"}));
   EXPECT_EQ(words("tekken", "camelCase 12"), (Strings{"camel", "Case", " ", "1", "2"}));
   EXPECT_EQ(words("gpt-4o", "camelCase's 1234"), (Strings{"camel", "Case's", " ", "123", "4"}));
-  EXPECT_EQ(words("kimi-k2", "ab中文Cd"), (Strings{"ab", "中文", "Cd"}));
+  EXPECT_EQ(words("kimi-k2", "ab中文。Cd"), (Strings{"ab", "中文", "。Cd"}));
   EXPECT_EQ(words("bloom", "hi, you"), (Strings{"hi", ",", " you"}));
   EXPECT_EQ(words("viking", "a12"), (Strings{"a", "1", "2"}));
 }
