@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kGpt2[] = {LAMINA_GPT2_WORDS};
 
-// What llama.cpp's converter takes files without a name for.
+// What llama.cpp does with files that name none.
 constexpr const char* kDefault[] = {R"([\p{P}$+<=>^~|]+)", LAMINA_GPT2_WORDS, R"(\p{N}+)", "[0-9][0-9][0-9]"};
 
 // "Punctuation" is Unicode's and ASCII's: $+<=>^`|~ are symbols in Unicode.
