@@ -19,8 +19,9 @@ Strings words(std::string_view name, std::string_view text) {
 }
 
 TEST(Pretokenizer, EveryRowKeepsEveryByte) {
-  const std::string text(
-      "I'M 1234567, ſ'ſ \xFF\xC3 中文かな한국어 e\u0301\r\n\r\n  \t🦙\u200D🦙 \x00''<|x|> ", 80);
+  using std::string_literals::operator""s;
+  const std::string text =
+      "I'M 1234567, ſ'ſ \xFF\xC3 中文かな한국어 e\u0301\r\n\r\n  \t🦙\u200D🦙 \x00''<|x|> "s;
   for (const PretokenizerRow& row : pretokenizer_rows()) {
     std::string joined;
     for (const std::string_view piece : Pretokenizer(row.patterns).split(text)) {
