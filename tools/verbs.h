@@ -1,10 +1,15 @@
-// The verbs of the `lamina` binary. Each `add_*` registers one subcommand with its options; its callback does the work and
-// throws lamina::Error on failure. One file per verb.
+// The verbs of the `lamina` binary. Each `add_*` registers one subcommand with its options; its callback does the work
+// and throws lamina::Error on failure. One file per verb.
 #pragma once
 #include <CLI/CLI.hpp>
 
 namespace lamina {
 
+void add_bench(CLI::App& app);
+void add_devices(CLI::App& app);
+void add_inspect(CLI::App& app);
+void add_logits(CLI::App& app);
+void add_run(CLI::App& app);
 void add_tokenize(CLI::App& app);
 
 }  // namespace lamina
