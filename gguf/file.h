@@ -59,8 +59,10 @@ class File {
   ~File();
 
   const std::string& path() const;
+  size_t n_parts() const;
   uint32_t version() const;
-  uint64_t size_bytes() const;  ///< all parts together
+  uint64_t size_bytes() const;                          ///< all parts together
+  const std::vector<std::string>& warnings() const;     ///< oddities that harm nothing, one sentence each
   const std::vector<std::pair<std::string, Value>>& metadata() const;  ///< in file order
   const Value* find(std::string_view key) const;                       ///< nullptr when missing
   const std::vector<Tensor>& tensors() const;                          ///< in file order

@@ -1,0 +1,22 @@
+// The metadata section of a GGUF file.
+// In: a cursor on the first key. Out: keys and values in file order, the cursor behind the last value.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gguf/cursor.h"
+#include "gguf/file.h"
+
+namespace lamina::gguf {
+
+struct Metadata {
+  std::vector<std::pair<std::string, Value>> values;
+  uint64_t alignment = 32;  ///< general.alignment
+};
+
+/// Reads `count` keys with their values. Throws Error(kModel).
+Metadata read_metadata(Cursor& cursor, uint64_t count);
+
+}  // namespace lamina::gguf
