@@ -1,6 +1,6 @@
 // Reads the fields of a GGUF file one after the other.
-// In: the bytes of a file. Out: little-endian numbers and string views; a field that does not fit what remains is refused with
-// an Error(kModel) that names file, field, byte offset and value.
+// In: the bytes of a file. Out: little-endian numbers and string views; a field that does not fit what remains is
+// refused with an Error(kModel) that names file, field, byte offset and value.
 #pragma once
 #include <cstddef>
 #include <cstdint>

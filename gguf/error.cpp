@@ -11,8 +11,8 @@
 namespace lamina {
 namespace {
 
-/// Characters that a terminal acts on or that change how their neighbours are shown: C0, C1, line separators, zero-width
-/// and bidirectional controls, the byte order mark.
+/// Characters that a terminal acts on or that change how their neighbours are shown: C0, C1, line separators,
+/// zero-width and bidirectional controls, the byte order mark.
 bool is_active(uint32_t c) {
   return c < 0x20 || (c >= 0x7F && c <= 0x9F) || c == 0x61C || (c >= 0x200B && c <= 0x200F) ||
          (c >= 0x2028 && c <= 0x202E) || (c >= 0x2060 && c <= 0x206F) || c == 0xFEFF;

@@ -1,7 +1,7 @@
 // A model file as a whole: one GGUF file, or the parts of a split set put together.
 // In: a path. Out: a File whose names are unique and whose split set is complete.
-// A split set is NAME-00001-of-0000N.gguf ...; every part carries split.no (from 0) and split.count, the first one all other
-// metadata. Names are looked up in sorted lists: no input can make them slow, as it could with a hash table.
+// A split set is NAME-00001-of-0000N.gguf ...; every part carries split.no (from 0) and split.count, the first one all
+// other metadata. Names are looked up in sorted lists: no input can make them slow, as it could with a hash table.
 #include "gguf/file.h"
 
 #include <unistd.h>
@@ -78,8 +78,10 @@ std::optional<uint64_t> split_number(const Metadata& metadata, std::string_view 
   if (found == metadata.end()) return std::nullopt;
   if (const auto* number = std::get_if<uint64_t>(&found->second)) return *number;
   const auto* number = std::get_if<int64_t>(&found->second);
-  if (number == nullptr) fail(ErrorKind::kModel, "{}: the value of key \"{}\" must be an integer", shown_path(path), key);
-  if (*number < 0) fail(ErrorKind::kModel, "{}: the value of key \"{}\" is {}, less than 0", shown_path(path), key, *number);
+  if (number == nullptr)
+    fail(ErrorKind::kModel, "{}: the value of key \"{}\" must be an integer", shown_path(path), key);
+  if (*number < 0)
+    fail(ErrorKind::kModel, "{}: the value of key \"{}\" is {}, less than 0", shown_path(path), key, *number);
   return static_cast<uint64_t>(*number);
 }
 
@@ -88,7 +90,8 @@ void require_split_number(const Part& part, std::string_view key, uint64_t expec
   const std::optional<uint64_t> number = split_number(part.metadata, key, path);
   if (!number) fail(ErrorKind::kModel, "{}: key \"{}\" is missing, it must be {}", shown_path(path), key, expected);
   if (*number == expected) return;
-  fail(ErrorKind::kModel, "{}: the value of key \"{}\" is {}, but it must be {}", shown_path(path), key, *number, expected);
+  fail(ErrorKind::kModel, "{}: the value of key \"{}\" is {}, but it must be {}", shown_path(path), key, *number,
+       expected);
 }
 
 /// Where the other parts of a split set are, from its first part.
@@ -96,12 +99,12 @@ SplitName locate_parts(const Part& first, uint64_t count, const std::string& pat
   const std::optional<SplitName> name = parse_split_name(path);
   const uint64_t no = split_number(first.metadata, "split.no", path).value_or(0);
   if (no != 0) {
-    fail(ErrorKind::kModel, "{} is part {} of a model in {} parts; open the first part{}", shown_path(path), no + 1, count,
-         name ? ", " + shown_path(part_path(name->prefix, 1, name->count)) : "");
+    fail(ErrorKind::kModel, "{} is part {} of a model in {} parts; open the first part{}", shown_path(path), no + 1,
+         count, name ? ", " + shown_path(part_path(name->prefix, 1, name->count)) : "");
   }
   if (!name || name->no != 1 || name->count != count) {
-    fail(ErrorKind::kModel, "{} is the first of {} parts (key \"split.count\"), so its name must end in {}", shown_path(path),
-         count, part_path("", 1, count));
+    fail(ErrorKind::kModel, "{} is the first of {} parts (key \"split.count\"), so its name must end in {}",
+         shown_path(path), count, part_path("", 1, count));
   }
   return *name;
 }
@@ -131,7 +134,8 @@ struct File::State {
     Part part = read_part(mappings.back());
     size_bytes += mappings.back().bytes().size();
     if (part.trailing_bytes > 0) {
-      warnings.push_back(fmt::format("{}: {} bytes after the last tensor belong to nothing", shown_path(path), part.trailing_bytes));
+      warnings.push_back(
+          fmt::format("{}: {} bytes after the last tensor belong to nothing", shown_path(path), part.trailing_bytes));
     }
     std::ranges::move(part.tensors, std::back_inserter(tensors));
     return part;

@@ -1,6 +1,6 @@
 // Mapping files, and the SIGBUS handler for files that shrink behind our back.
-// In: a path. Out: mapped bytes; while they are mapped, their range and the line to print on a fault stand in a list that the
-// handler can walk: it only loads atomics, writes and exits.
+// In: a path. Out: mapped bytes; while they are mapped, their range and the line to print on a fault stand in a list
+// that the handler can walk: it only loads atomics, writes and exits.
 #include "gguf/mapping.h"
 
 #include <fcntl.h>

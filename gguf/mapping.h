@@ -1,7 +1,7 @@
 // A regular file mapped read-only into memory.
 // In: a path. Out: its bytes, or an Error(kModel) for whatever is not a readable, non-empty regular file.
-// A file that shrinks while it is mapped makes reads fault; such a fault ends the process with one line that names the file
-// and exit code 3 instead of a bare SIGBUS.
+// A file that shrinks while it is mapped makes reads fault; such a fault ends the process with one line that names the
+// file and exit code 3 instead of a bare SIGBUS.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -27,7 +27,8 @@ class Mapping {
 /// The path as messages show it.
 std::string shown_path(const std::string& path);
 
-/// Drops the whole pages inside `bytes` (part of a Mapping) from the process; they come back from the file when read again.
+/// Drops the whole pages inside `bytes` (part of a Mapping) from the process; they come back from the file when read
+/// again.
 void drop_pages(std::span<const std::byte> bytes);
 
 }  // namespace lamina::gguf

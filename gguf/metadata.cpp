@@ -1,7 +1,7 @@
 // Metadata: key (u64 length, bytes), type (u32), value; an array is element type (u32), count (u64), elements.
 // In: a cursor on the first key. Out: keys and values in file order, or an Error(kModel).
-// Counts are claims: they are held against the bytes that remain before anything is allocated, and memory grows with what was
-// really read.
+// Counts are claims: they are held against the bytes that remain before anything is allocated, and memory grows with
+// what was really read.
 #include "gguf/metadata.h"
 
 #include <algorithm>
@@ -59,7 +59,8 @@ class MetadataReader {
       }
       const uint64_t value_at = cursor_.position();
       metadata.values.emplace_back(key, read_value(type));
-      if (is_alignment) metadata.alignment = check_alignment(std::get<uint64_t>(metadata.values.back().second), value_at);
+      if (is_alignment)
+        metadata.alignment = check_alignment(std::get<uint64_t>(metadata.values.back().second), value_at);
     }
     return metadata;
   }
@@ -123,7 +124,8 @@ class MetadataReader {
 
   Array read_array(int depth) {
     if (depth > kMaxArrayDepth) {
-      cursor_.refuse("array depth", cursor_.position(), depth, fmt::format("more than the limit of {}", kMaxArrayDepth));
+      cursor_.refuse("array depth", cursor_.position(), depth,
+                     fmt::format("more than the limit of {}", kMaxArrayDepth));
     }
     Array array;
     array.type = read_type("array element type");

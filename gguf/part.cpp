@@ -3,7 +3,8 @@
 //   "GGUF" | version u32 | n_tensors u64 | n_kv u64 | metadata | tensor table | padding | data
 //   tensor: name (u64 length, bytes) | n_dims u32 | dims u64[n_dims] | type u32 | offset u64, from the start of data
 //
-// In: a mapped file. Out: a Part whose tensors lie inside the file, aligned and apart from each other, or an Error(kModel).
+// In: a mapped file. Out: a Part whose tensors lie inside the file, aligned and apart from each other, or an
+// Error(kModel).
 #include "gguf/part.h"
 
 #include <algorithm>
@@ -22,15 +23,15 @@ constexpr uint64_t kLeastKeyBytes = 8 + 1 + 4 + 1;             // length, one by
 constexpr uint64_t kLeastTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;  // length, one byte, n_dims, one dimension, type, offset
 constexpr uint64_t kMaxKeys = 1 << 16;     // real files have some 50: a key takes more memory than it takes in the file
 constexpr uint64_t kMaxTensors = 1 << 20;  // real files have up to some 10^4
-constexpr size_t kMaxNameBytes = 64;                           // the format's limit
+constexpr size_t kMaxNameBytes = 64;       // the format's limit
 constexpr uint32_t kMaxDims = 4;
 
 /// A tensor of the table, before its data is looked up.
 struct Extent {
-  size_t index;     // in the table
-  uint64_t begin;   // from the start of data
+  size_t index;    // in the table
+  uint64_t begin;  // from the start of data
   uint64_t bytes;
-  uint64_t at;      // where the offset stands in the file
+  uint64_t at;  // where the offset stands in the file
   uint64_t end() const { return begin + bytes; }
 };
 
@@ -43,8 +44,11 @@ class PartReader {
     require_gguf_magic(bytes_, cursor_.shown());
     cursor_.take(4);
     read_version();
-    const uint64_t n_tensors = read_count("number of tensors", kLeastTensorBytes, kMaxTensors);
-    const uint64_t n_keys = read_count("number of keys", kLeastKeyBytes, kMaxKeys);
+    const uint64_t counts_at = cursor_.position();
+    const auto n_tensors = cursor_.read<uint64_t>("number of tensors");
+    const auto n_keys = cursor_.read<uint64_t>("number of keys");
+    check_count("number of tensors", counts_at, n_tensors, kLeastTensorBytes, kMaxTensors);
+    check_count("number of keys", counts_at + sizeof(n_tensors), n_keys, kLeastKeyBytes, kMaxKeys);
     Metadata metadata = read_metadata(cursor_, n_keys);
     alignment_ = metadata.alignment;
     part_.metadata = std::move(metadata.values);
@@ -69,14 +73,12 @@ class PartReader {
                                       : "but lamina reads versions 2 and 3");
   }
 
-  uint64_t read_count(const char* field, uint64_t least, uint64_t most) {
-    const uint64_t at = cursor_.position();
-    const auto count = cursor_.read<uint64_t>(field);
+  void check_count(const char* field, uint64_t at, uint64_t count, uint64_t least, uint64_t most) const {
     if (count > cursor_.remaining() / least) {
-      cursor_.refuse(field, at, count, fmt::format("but {} bytes remain and each takes at least {}", cursor_.remaining(), least));
+      cursor_.refuse(field, at, count,
+                     fmt::format("but {} bytes remain and each takes at least {}", cursor_.remaining(), least));
     }
     if (count > most) cursor_.refuse(field, at, count, fmt::format("more than the limit of {}", most));
-    return count;
   }
 
   std::string_view read_name() {
@@ -86,7 +88,8 @@ class PartReader {
       cursor_.refuse("name length", at, name.size(), fmt::format("but it must be 1 to {} bytes", kMaxNameBytes));
     }
     if (name.find('\0') != name.npos) {
-      cursor_.refuse("name", at + sizeof(uint64_t), fmt::format("\"{}\"", printable(name)), "but it must not contain NUL");
+      cursor_.refuse("name", at + sizeof(uint64_t), fmt::format("\"{}\"", printable(name)),
+                     "but it must not contain NUL");
     }
     return name;
   }
@@ -120,7 +123,8 @@ class PartReader {
     at = cursor_.position();
     const auto type_id = cursor_.read<uint32_t>("type");
     const Type* type = find_type(type_id);
-    if (type == nullptr) cursor_.refuse("type", at, type_id, fmt::format("which is unsupported: {}", unknown_type_reason(type_id)));
+    if (type == nullptr)
+      cursor_.refuse("type", at, type_id, fmt::format("which is unsupported: {}", unknown_type_reason(type_id)));
     tensor.type = type;
     if (tensor.n_cols() % type->block != 0) {
       cursor_.refuse("row length", shape_at, tensor.n_cols(),
@@ -128,11 +132,13 @@ class PartReader {
     }
     Extent extent = {.index = part_.tensors.size(), .begin = 0, .bytes = 0, .at = cursor_.position()};
     if (__builtin_mul_overflow(n_elements / type->block, uint64_t{type->bytes}, &extent.bytes)) {
-      cursor_.refuse("number of elements", shape_at, n_elements, fmt::format("and as {} exceeds 64 bits of bytes", type->name));
+      cursor_.refuse("number of elements", shape_at, n_elements,
+                     fmt::format("and as {} exceeds 64 bits of bytes", type->name));
     }
     extent.begin = cursor_.read<uint64_t>("offset");
     if (extent.begin % alignment_ != 0) {
-      cursor_.refuse("offset", extent.at, extent.begin, fmt::format("but it must be a multiple of the alignment {}", alignment_));
+      cursor_.refuse("offset", extent.at, extent.begin,
+                     fmt::format("but it must be a multiple of the alignment {}", alignment_));
     }
     part_.tensors.push_back(std::move(tensor));
     return extent;
@@ -143,8 +149,8 @@ class PartReader {
     if (extents.empty()) return;
     const uint64_t padding = (alignment_ - cursor_.position() % alignment_) % alignment_;
     if (padding > cursor_.remaining()) {
-      fail(ErrorKind::kModel, "{}: the file is truncated: tensor data starts at byte {}, but the file has {} bytes", cursor_.shown(),
-           cursor_.position() + padding, bytes_.size());
+      fail(ErrorKind::kModel, "{}: the file is truncated: tensor data starts at byte {}, but the file has {} bytes",
+           cursor_.shown(), cursor_.position() + padding, bytes_.size());
     }
     cursor_.take(padding);
     const auto data = bytes_.subspan(cursor_.position());
@@ -163,7 +169,8 @@ class PartReader {
   [[noreturn]] void refuse_past_end(const Extent& extent, uint64_t n_data) const {
     const Tensor& tensor = part_.tensors[extent.index];
     fail(ErrorKind::kModel,
-         "{}: the file is truncated or wrong: offset of tensor \"{}\" at byte {} is {}, its {} bytes ({}) must end within the {} "
+         "{}: the file is truncated or wrong: offset of tensor \"{}\" at byte {} is {}, its {} bytes ({}) must end "
+         "within the {} "
          "bytes of tensor data{}",
          cursor_.shown(), printable(tensor.name), extent.at, extent.begin, extent.bytes, tensor.type->name, n_data,
          other_q2_0(extent, n_data));
@@ -171,9 +178,10 @@ class PartReader {
 
   [[noreturn]] void refuse_overlap(const Extent& extent, const Extent& next) const {
     const Tensor& tensor = part_.tensors[extent.index];
-    fail(ErrorKind::kModel, "{}: offset of tensor \"{}\" at byte {} is {}, inside tensor \"{}\" ({}, {} bytes from {}){}",
-         cursor_.shown(), printable(part_.tensors[next.index].name), next.at, next.begin, printable(tensor.name),
-         tensor.type->name, extent.bytes, extent.begin, other_q2_0(extent, next.begin));
+    fail(ErrorKind::kModel,
+         "{}: offset of tensor \"{}\" at byte {} is {}, inside tensor \"{}\" ({}, {} bytes from {}){}", cursor_.shown(),
+         printable(part_.tensors[next.index].name), next.at, next.begin, printable(tensor.name), tensor.type->name,
+         extent.bytes, extent.begin, other_q2_0(extent, next.begin));
   }
 
   /// Files circulate in which type 42 has blocks of 128 values in 34 bytes. They differ from GGML's only in size.

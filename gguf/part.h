@@ -1,6 +1,6 @@
 // One GGUF file on its own: a whole model, or one part of a split set.
-// In: a mapped file. Out: its metadata and tensors in file order, checked against the bytes that are there. What needs a view
-// over all parts (names that occur twice, split.*) is left to file.cpp.
+// In: a mapped file. Out: its metadata and tensors in file order, checked against the bytes that are there. What needs
+// a view over all parts (names that occur twice, split.*) is left to file.cpp.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -60,7 +60,8 @@ void require_gguf_magic(std::span<const std::byte> bytes, std::string_view shown
   }
   if (is_safetensors(bytes)) fail(ErrorKind::kModel, "{} is a safetensors file, not a GGUF file", shown);
   std::string lower(std::find_if_not(start.begin(), start.end(), is_space), start.end());
-  std::ranges::transform(lower, lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  std::ranges::transform(lower, lower.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
   for (const Signature& signature : kSignatures) {
     if (!lower.starts_with(signature.start)) continue;
     fail(ErrorKind::kModel, "{} is not a GGUF file: it starts with \"{}\" and seems to be {}", shown,

@@ -63,9 +63,12 @@ constexpr Values kE2m1 = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -1
 
 // clang-format off
 constexpr PlaneForm kNibbles32 = {.lo_bits = 4, .d_group = 32};
-constexpr PlaneForm kIq2By16   = {.lo_bits = 2, .hi_bits = 1, .d_group = 256, .scale = ScaleKind::kOddNibble, .sub_group = 16};
-constexpr PlaneForm kIq3By32   = {.lo_bits = 4, .d_group = 256, .scale = ScaleKind::kOddNibble, .sub_group = 32};
-constexpr PlaneForm kTernary   = {.lo_bits = 2, .d_group = 256};
+constexpr PlaneForm kTernary = {.lo_bits = 2, .d_group = 256};
+constexpr PlaneForm kThreeBitsBy16 = {
+    .lo_bits = 2, .hi_bits = 1, .d_group = 256, .scale = ScaleKind::kOddNibble, .sub_group = 16};
+constexpr PlaneForm kThreeBitsBy32 = {
+    .lo_bits = 2, .hi_bits = 1, .d_group = 256, .scale = ScaleKind::kOddNibble, .sub_group = 32};
+constexpr PlaneForm kFourBitsBy32 = {.lo_bits = 4, .d_group = 256, .scale = ScaleKind::kOddNibble, .sub_group = 32};
 
 constexpr Type kTypes[] = {
     unquantised(TypeId::kF32, "F32", TypeKind::kFloat, 4),
@@ -73,32 +76,35 @@ constexpr Type kTypes[] = {
     linear(TypeId::kQ4_0, "Q4_0", 32, 18, kNibbles32, 8, unpack_q4_0),
     linear(TypeId::kQ4_1, "Q4_1", 32, 20, {.lo_bits = 4, .d_group = 32, .min = MinKind::kF16}, 0, unpack_q4_1),
     linear(TypeId::kQ5_0, "Q5_0", 32, 22, {.lo_bits = 4, .hi_bits = 1, .d_group = 32}, 16, unpack_q5_0),
-    linear(TypeId::kQ5_1, "Q5_1", 32, 24, {.lo_bits = 4, .hi_bits = 1, .d_group = 32, .min = MinKind::kF16}, 0, unpack_q5_1),
+    linear(TypeId::kQ5_1, "Q5_1", 32, 24,
+           {.lo_bits = 4, .hi_bits = 1, .d_group = 32, .min = MinKind::kF16}, 0, unpack_q5_1),
     linear(TypeId::kQ8_0, "Q8_0", 32, 34, {.lo_bits = 8, .d_group = 32}, 128, unpack_q8_0),
     linear(TypeId::kQ2_K, "Q2_K", 256, 84,
-           {.lo_bits = 2, .d_group = 256, .scale = ScaleKind::kNibble, .min = MinKind::kNibble, .sub_group = 16}, 0, unpack_q2_k),
+           {.lo_bits = 2, .d_group = 256, .scale = ScaleKind::kNibble, .min = MinKind::kNibble, .sub_group = 16},
+           0, unpack_q2_k),
     linear(TypeId::kQ3_K, "Q3_K", 256, 110,
            {.lo_bits = 2, .hi_bits = 1, .d_group = 256, .scale = ScaleKind::kInt8, .sub_group = 16}, 4, unpack_q3_k),
     linear(TypeId::kQ4_K, "Q4_K", 256, 144,
-           {.lo_bits = 4, .d_group = 256, .scale = ScaleKind::kInt8, .min = MinKind::kUint8, .sub_group = 32}, 0, unpack_q4_k),
+           {.lo_bits = 4, .d_group = 256, .scale = ScaleKind::kInt8, .min = MinKind::kUint8, .sub_group = 32},
+           0, unpack_q4_k),
     linear(TypeId::kQ5_K, "Q5_K", 256, 176,
-           {.lo_bits = 4, .hi_bits = 1, .d_group = 256, .scale = ScaleKind::kInt8, .min = MinKind::kUint8, .sub_group = 32}, 0,
-           unpack_q5_k),
+           {.lo_bits = 4, .hi_bits = 1, .d_group = 256, .scale = ScaleKind::kInt8, .min = MinKind::kUint8,
+            .sub_group = 32}, 0, unpack_q5_k),
     linear(TypeId::kQ6_K, "Q6_K", 256, 210,
            {.lo_bits = 4, .hi_bits = 2, .d_group = 256, .scale = ScaleKind::kInt8, .sub_group = 16}, 32, unpack_q6_k),
-    tabled(TypeId::kIQ2_XXS, "IQ2_XXS", 256, 66,
-           {.lo_bits = 2, .hi_bits = 1, .d_group = 256, .scale = ScaleKind::kOddNibble, .sub_group = 32}, kIq2, 0.125f, unpack_iq2_xxs),
-    tabled(TypeId::kIQ2_XS, "IQ2_XS", 256, 74, kIq2By16, kIq2, 0.125f, unpack_iq2_xs),
-    tabled(TypeId::kIQ3_XXS, "IQ3_XXS", 256, 98, kIq3By32, kIq3Xxs, 0.25f, unpack_iq3_xxs),
+    tabled(TypeId::kIQ2_XXS, "IQ2_XXS", 256, 66, kThreeBitsBy32, kIq2, 0.125f, unpack_iq2_xxs),
+    tabled(TypeId::kIQ2_XS, "IQ2_XS", 256, 74, kThreeBitsBy16, kIq2, 0.125f, unpack_iq2_xs),
+    tabled(TypeId::kIQ3_XXS, "IQ3_XXS", 256, 98, kFourBitsBy32, kIq3Xxs, 0.25f, unpack_iq3_xxs),
     [] {  // v comes from the code and the scale byte: see ScaleKind::kOddDelta
       Type type = linear(TypeId::kIQ1_S, "IQ1_S", 256, 50,
-                         {.lo_bits = 2, .d_group = 256, .scale = ScaleKind::kOddDelta, .sub_group = 32}, 1, unpack_iq1_s);
+                         {.lo_bits = 2, .d_group = 256, .scale = ScaleKind::kOddDelta, .sub_group = 32},
+                         1, unpack_iq1_s);
       type.d_factor = 0.125f;
       return type;
     }(),
     tabled(TypeId::kIQ4_NL, "IQ4_NL", 32, 18, kNibbles32, kIq4, 1, unpack_q4_0),
-    tabled(TypeId::kIQ3_S, "IQ3_S", 256, 110, kIq3By32, kIq3S, 1, unpack_iq3_s),
-    tabled(TypeId::kIQ2_S, "IQ2_S", 256, 82, kIq2By16, kIq2, 0.125f, unpack_iq2_s),
+    tabled(TypeId::kIQ3_S, "IQ3_S", 256, 110, kFourBitsBy32, kIq3S, 1, unpack_iq3_s),
+    tabled(TypeId::kIQ2_S, "IQ2_S", 256, 82, kThreeBitsBy16, kIq2, 0.125f, unpack_iq2_s),
     tabled(TypeId::kIQ4_XS, "IQ4_XS", 256, 136,
            {.lo_bits = 4, .d_group = 256, .scale = ScaleKind::kInt8, .sub_group = 32}, kIq4, 1, unpack_iq4_xs),
     unquantised(TypeId::kI8, "I8", TypeKind::kData, 1),
@@ -106,12 +112,14 @@ constexpr Type kTypes[] = {
     unquantised(TypeId::kI32, "I32", TypeKind::kData, 4),
     unquantised(TypeId::kI64, "I64", TypeKind::kData, 8),
     unquantised(TypeId::kF64, "F64", TypeKind::kData, 8),
-    tabled(TypeId::kIQ1_M, "IQ1_M", 256, 56, kIq2By16, kIq1M, 0.125f, unpack_iq1_m),
+    tabled(TypeId::kIQ1_M, "IQ1_M", 256, 56, kThreeBitsBy16, kIq1M, 0.125f, unpack_iq1_m),
     unquantised(TypeId::kBF16, "BF16", TypeKind::kFloat, 2),
     linear(TypeId::kTQ1_0, "TQ1_0", 256, 54, kTernary, 1, unpack_tq1_0),
     linear(TypeId::kTQ2_0, "TQ2_0", 256, 66, kTernary, 1, unpack_tq2_0),
-    tabled(TypeId::kMXFP4, "MXFP4", 32, 17, {.lo_bits = 4, .d_kind = DKind::kE8M0, .d_group = 32}, kE2m1, 1, unpack_mxfp4),
-    tabled(TypeId::kNVFP4, "NVFP4", 64, 36, {.lo_bits = 4, .d_kind = DKind::kUE4M3, .d_group = 16}, kE2m1, 1, unpack_nvfp4),
+    tabled(TypeId::kMXFP4, "MXFP4", 32, 17,
+           {.lo_bits = 4, .d_kind = DKind::kE8M0, .d_group = 32}, kE2m1, 1, unpack_mxfp4),
+    tabled(TypeId::kNVFP4, "NVFP4", 64, 36,
+           {.lo_bits = 4, .d_kind = DKind::kUE4M3, .d_group = 16}, kE2m1, 1, unpack_nvfp4),
     tabled(TypeId::kQ1_0, "Q1_0", 128, 18, {.lo_bits = 1, .d_group = 128}, kSigns, 1, unpack_q1_0),
     linear(TypeId::kQ2_0, "Q2_0", 64, 18, {.lo_bits = 2, .d_group = 64}, 1, unpack_q2_0),
 };

@@ -2,8 +2,9 @@
 // In: blocks as they lie in the file. Out: Fields (type.h): codes in column order, stored scales and mins as whole
 // bytes, raw d.
 //
-// Drawings: "d2" is a field of two bytes; w[a..b] are the columns of a block. Loops run over bytes so that compilers
-// vectorise them; none branches on data.
+// Drawings name the parts of a block in the order of their bytes, each with its size: "d2" is a number of two bytes,
+// "nibbles16", "pairs64" and "trits32" are that many bytes of codes (split_nibbles, split_pairs, split_trits); w[i] is
+// column i of the block. Loops run over bytes so that compilers vectorise them; none branches on data.
 #include "gguf/unpack.h"
 
 namespace lamina::gguf {

@@ -2,6 +2,7 @@
 // Out: their Fields (type.h), every code, scale byte and raw d in column order. No arithmetic on d happens here.
 // unpack.cpp holds the types whose codes are stored as bits, unpack_iq.cpp those whose codes come from a grid.
 #pragma once
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -42,7 +43,9 @@ inline void for_blocks(const std::byte* blocks, size_t n_blocks, Fields out, One
   }
 }
 
-/// Little-endian numbers at any address (lamina runs on little-endian machines only).
+static_assert(std::endian::native == std::endian::little, "GGUF numbers are read as they lie");
+
+/// Numbers at any address.
 template <class T>
 inline T load(const uint8_t* in) {
   T x;

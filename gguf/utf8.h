@@ -1,6 +1,6 @@
 // UTF-8, one character at a time.
-// In: bytes of unknown quality. Out: the code point at a position and its length, or length 0 where the bytes are not UTF-8
-// (overlong forms, surrogates and numbers above U+10FFFF count as invalid).
+// In: bytes of unknown quality. Out: the code point at a position and its length, or length 0 where the bytes are not
+// UTF-8 (overlong forms, surrogates and numbers above U+10FFFF count as invalid).
 #pragma once
 #include <cstddef>
 #include <cstdint>

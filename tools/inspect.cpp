@@ -1,6 +1,6 @@
 // `lamina inspect MODEL`: what a GGUF file holds.
-// In: a file of any architecture, with or without tensors. Out on stdout: a summary for people, or with --json one object with
-// all metadata and tensors. Oddities go to stderr.
+// In: a file of any architecture, with or without tensors. Out on stdout: a summary for people, or with --json one
+// object with all metadata and tensors. Oddities go to stderr.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,9 +22,9 @@ using gguf::Tensor;
 using gguf::Value;
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kShownItems = 6;        // of an array
+constexpr size_t kShownItems = 6;  // of an array
 constexpr size_t kShownStringBytes = 72;
-constexpr size_t kShownItemBytes = 24;   // of a string in an array
+constexpr size_t kShownItemBytes = 24;  // of a string in an array
 
 struct Options {
   std::string model;
@@ -95,7 +95,8 @@ std::string shown(std::string_view text) { return fmt::format("\"{}\"", printabl
 
 /// As a float where the number is one: most come from float32 values and print shorter so.
 std::string shown(double number) {
-  if (const auto narrow = static_cast<float>(number); static_cast<double>(narrow) == number) return fmt::to_string(narrow);
+  if (const auto narrow = static_cast<float>(number); static_cast<double>(narrow) == number)
+    return fmt::to_string(narrow);
   return fmt::to_string(number);
 }
 
@@ -133,8 +134,8 @@ void print_tensors(const File& file) {
   for (const Tensor& tensor : file.tensors()) width = std::max(width, printable(tensor.name).size());
   fmt::print("\ntensors\n");
   for (const Tensor& tensor : file.tensors()) {
-    fmt::print("  {:<{}}  {:<7}  {:>12}  {}\n", printable(tensor.name), width, tensor.type->name, shown_bytes(tensor.data.size()),
-               shown_shape(tensor));
+    fmt::print("  {:<{}}  {:<7}  {:>12}  {}\n", printable(tensor.name), width, tensor.type->name,
+               shown_bytes(tensor.data.size()), shown_shape(tensor));
   }
 }
 
@@ -149,8 +150,8 @@ void print_text(const File& file, bool with_tensors) {
   fmt::print("parameters    {} ({})\n", shown_count(totals.n_elements), totals.n_elements);
   fmt::print("tensors       {}\n", file.tensors().size());
   for (const TypeTotal& type : totals.types) {
-    fmt::print("  {:<8}  {:>5}  {:>12}  {:5.1f} %  {:.2f} bits/weight\n", type.name, type.n_tensors, shown_bytes(type.bytes),
-               100.0 * static_cast<double>(type.bytes) / static_cast<double>(totals.bytes),
+    fmt::print("  {:<8}  {:>5}  {:>12}  {:5.1f} %  {:.2f} bits/weight\n", type.name, type.n_tensors,
+               shown_bytes(type.bytes), 100.0 * static_cast<double>(type.bytes) / static_cast<double>(totals.bytes),
                8.0 * static_cast<double>(type.bytes) / static_cast<double>(type.n_elements));
   }
   size_t width = 0;
@@ -207,10 +208,8 @@ void print_json(const File& file) {
   for (const auto& [key, value] : file.metadata()) metadata.Container::emplace_back(key, json_of(value));
   out["tensors"] = Json::array();
   for (const Tensor& tensor : file.tensors()) {
-    out["tensors"].push_back({{"name", tensor.name},
-                              {"type", tensor.type->name},
-                              {"shape", tensor.shape},
-                              {"bytes", tensor.data.size()}});
+    out["tensors"].push_back(
+        {{"name", tensor.name}, {"type", tensor.type->name}, {"shape", tensor.shape}, {"bytes", tensor.data.size()}});
   }
   fmt::print("{}\n", out.dump(-1, ' ', false, Json::error_handler_t::replace));
 }

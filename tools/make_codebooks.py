@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Writes gguf/codebooks.inc: the grids of the IQ types, as data.
 
-In: the PyPI package gguf 0.19 (MIT), whose classes hold the grids. Out: one array of 16-bit entries a grid; an entry holds
-the value numbers of 8 columns in 2 bits each (IQ1, IQ2) or of 4 columns in 4 bits each (IQ3), first column lowest. What a
-value number means is said by the type's row in gguf/type.cpp.
+In: the PyPI package gguf 0.19 (MIT), whose classes hold the grids. Out: one array of 16-bit entries a grid; an entry
+holds the value numbers of 8 columns in 2 bits each (IQ1, IQ2) or of 4 columns in 4 bits each (IQ3), first column
+lowest. gguf/unpack_iq.cpp turns value numbers into codes.
 
     python3 tools/make_codebooks.py > gguf/codebooks.inc
 """
 import gguf.quants as quants
 
-print("// Written by tools/make_codebooks.py from the PyPI package gguf 0.19 (MIT, Georgi Gerganov). Do not edit.")
+print("// Written by tools/make_codebooks.py from the PyPI package gguf 0.19 (MIT, Georgi Gerganov). Generated.")
 print("// In: nothing. Out: the grids of the IQ types, one 16-bit entry a grid point: 8 columns of 2 bits (IQ1, IQ2) or")
 print("// 4 columns of 4 bits (IQ3), first column lowest. clang-format off")
 print("#include <cstdint>")
