@@ -16,18 +16,19 @@ constexpr uint32_t kPagePositions = 64;
 
 /// One forward pass: rows of tokens, possibly of several sequences. Rows of a sequence are in ascending position.
 struct Step {
-  std::vector<int32_t> token;                ///< [rows] ids in 0 .. n_vocab - 1
-  std::vector<uint32_t> position;            ///< [rows]
-  std::vector<uint32_t> sequence;            ///< [rows] index into pages
-  std::vector<std::vector<uint32_t>> pages;  ///< page table of each sequence: pages[s][p / 64], covering all positions in use
-  std::vector<uint32_t> outputs;             ///< rows whose logits are wanted, ascending
+  std::vector<int32_t> token;      ///< [rows] ids in 0 .. n_vocab - 1
+  std::vector<uint32_t> position;  ///< [rows]
+  std::vector<uint32_t> sequence;  ///< [rows] index into pages
+  std::vector<std::vector<uint32_t>>
+      pages;                      ///< page table of each sequence: pages[s][p / 64], covering all positions in use
+  std::vector<uint32_t> outputs;  ///< rows whose logits are wanted, ascending
 };
 
 /// Sizes that a compiled program must hold.
 struct Capacity {
-  uint32_t max_rows = 512;  ///< rows of a step
-  uint32_t max_outputs = 1; ///< outputs of a step
-  uint32_t n_pages = 0;     ///< KV pages in the pool
+  uint32_t max_rows = 512;   ///< rows of a step
+  uint32_t max_outputs = 1;  ///< outputs of a step
+  uint32_t n_pages = 0;      ///< KV pages in the pool
 };
 
 /// A program bound to a device, with its weights, buffers and KV pages.
@@ -56,8 +57,8 @@ class Device {
 
   virtual std::string name() const = 0;  ///< "cpu"
 
-  /// Loads weights and allocates buffers. Refuses what it cannot run with Error(kDevice) naming op, tensor, type and device;
-  /// throws Error(kMemory) with figures when the program does not fit. `file` must outlive the result.
+  /// Loads weights and allocates buffers. Refuses what it cannot run with Error(kDevice) naming op, tensor, type and
+  /// device; throws Error(kMemory) with figures when the program does not fit. `file` must outlive the result.
   virtual std::unique_ptr<Executable> compile(const Program& program, const gguf::File& file, const Capacity& capacity,
                                               const Progress& progress) = 0;
 };

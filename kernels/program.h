@@ -1,8 +1,8 @@
-// A model as a program: a flat list of fused ops with all shapes, weights and buffers bound. model/ emits it, a Device compiles
-// and runs it. An op ends where every thread must see its result.
+// A model as a program: a flat list of fused ops with all shapes, weights and buffers bound. model/ emits it, a Device
+// compiles and runs it. An op ends where every thread must see its result.
 //
-// Activations live in numbered buffers [rows, width] of float32. What a row stands for is the buffer's RowSet. Positions,
-// sequences and page tables are not in the program but in each Step (device.h), so the list never changes.
+// Activations live in numbered buffers [rows, width] of float32. What a row stands for is the buffer's RowSet.
+// Positions, sequences and page tables are not in the program but in each Step (device.h), so the list never changes.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -31,7 +31,8 @@ struct Buffer {
   RowSet rows = RowSet::kTokens;
 };
 
-/// Rows [first_row, first_row + n_rows) of a matrix tensor [n_cols, all rows], for each of n_expert matrices side by side.
+/// Rows [first_row, first_row + n_rows) of a matrix tensor [n_cols, all rows], for each of n_expert matrices side by
+/// side.
 struct Weight {
   const gguf::Tensor* tensor = nullptr;
   uint32_t first_row = 0;
@@ -54,8 +55,8 @@ enum class NormKind : uint8_t { kRms, kLayer };
 struct Norm {
   NormKind kind = NormKind::kRms;
   float eps = 0;
-  Vector weight;  ///< absent: 1
-  Vector bias;    ///< absent: 0
+  Vector weight = {};  ///< absent: 1
+  Vector bias = {};    ///< absent: 0
 };
 
 enum class Activation : uint8_t { kSilu, kGelu, kRelu };  ///< kGelu: the tanh form
@@ -64,30 +65,30 @@ enum class Activation : uint8_t { kSilu, kGelu, kRelu };  ///< kGelu: the tanh f
 struct EmbedOp {
   Weight table;
   float scale = 1;
-  std::optional<Weight> positions;  ///< [n_embd, n_ctx]
+  std::optional<Weight> positions = {};  ///< [n_embd, n_ctx]
   Buf out = kNoBuf;
 };
 
-/// One matrix product of a LinearOp: out = softcap((W x * scale + bias) * multiply + residual); one rounding each, absent parts
-/// skipped. softcap(y) = c * tanh(y / c).
+/// One matrix product of a LinearOp: out = softcap((W x * scale + bias) * multiply + residual); one rounding each,
+/// absent parts skipped. softcap(y) = c * tanh(y / c).
 struct Product {
   Weight weight;
-  Vector scale;  ///< 1 element (per expert: n_expert), the tensor NAME.scale
-  Vector bias;   ///< n_rows (per expert: n_expert * n_rows)
+  Vector scale = {};  ///< 1 element (per expert: n_expert), the tensor NAME.scale
+  Vector bias = {};   ///< n_rows (per expert: n_expert * n_rows)
   float multiply = 1;
   Buf residual = kNoBuf;
   float softcap = 0;
   Buf out = kNoBuf;
 };
 
-/// Products that share one input. The input is `in`, or norm(in), or act(gate) * in, or act(in) without a gate; it is brought
-/// into the form that the weights want (int8, bf16, f32) once.
+/// Products that share one input. The input is `in`, or norm(in), or act(gate) * in, or act(in) without a gate; it is
+/// brought into the form that the weights want (int8, bf16, f32) once.
 struct LinearOp {
   Buf in = kNoBuf;
-  std::optional<Norm> norm;
-  std::optional<Activation> activation;
+  std::optional<Norm> norm = {};
+  std::optional<Activation> activation = {};
   Buf gate = kNoBuf;
-  std::vector<Product> products;
+  std::vector<Product> products = {};
 };
 
 /// out = norm(in) + residual: the norm behind a sub-layer.
@@ -103,7 +104,7 @@ struct AppendOp {
   uint32_t layer = 0;  ///< index into Program::kv
   Buf q = kNoBuf, k = kNoBuf, v = kNoBuf;
   uint32_t n_head = 0;
-  std::optional<Norm> q_norm, k_norm;  ///< over each head
+  std::optional<Norm> q_norm = {}, k_norm = {};  ///< over each head
   int32_t rope = -1;                   ///< index into Program::ropes; -1: none
 };
 
@@ -119,8 +120,8 @@ struct AttendOp {
 
 enum class Gating : uint8_t { kSoftmax, kSigmoid, kSoftmaxOfChosen };
 
-/// Chooses n_used experts a token from router logits [n_expert]: the highest probabilities, ties to the lowest index. The
-/// choice holds until the next RouteOp.
+/// Chooses n_used experts a token from router logits [n_expert]: the highest probabilities, ties to the lowest index.
+/// The choice holds until the next RouteOp.
 struct RouteOp {
   Buf logits = kNoBuf;
   uint32_t n_expert = 0, n_used = 0;
@@ -152,7 +153,8 @@ using Op = std::variant<EmbedOp, LinearOp, NormOp, AppendOp, AttendOp, RouteOp, 
 /// Which dimensions form a rotated pair: (2i, 2i + 1) or (i, i + n_rot / 2).
 enum class RopePairs : uint8_t { kAdjacent, kHalves };
 
-/// Angle of pair i at position p is p * inv_freq[i], in double; cos and sin are multiplied by magnitude, then rounded once.
+/// Angle of pair i at position p is p * inv_freq[i], in double; cos and sin are multiplied by magnitude, then rounded
+/// once.
 struct Rope {
   RopePairs pairs = RopePairs::kAdjacent;
   std::vector<double> inv_freq;  ///< [n_rot / 2], all scaling (linear, YaRN, factors) folded in

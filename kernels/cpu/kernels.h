@@ -1,0 +1,124 @@
+// The CPU kernels of one instruction set, as a table of functions. The same text (matmul.inl, rows.inl, attention.inl) is
+// compiled once per instruction set over a small vocabulary of 16-lane words (words_*.h); this header is all that the device
+// and the kernels share, and holds plain data only: a file compiled for an instruction set shares no inline functions with others.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "gguf/type.h"
+#include "kernels/planes.h"
+
+namespace lamina::cpu {
+
+constexpr int kMaxTokenTile = 12;   ///< tokens that share one pass over the weights
+constexpr int kMaxRowTiles = 4;     ///< row tiles of one matmul call
+constexpr uint32_t kSplitPositions = 512;
+
+/// Widths of token tiles that kernels exist for; a tile of n tokens is padded to the next.
+constexpr int kTokenTiles[] = {1, 2, 4, 8, 12};
+
+/// Per 32 columns and token, float32: what a quantised product needs beside the int8 codes q.
+enum PackField {
+  kPackA,      ///< a: x = a * q
+  kPackSum,    ///< sum of q, exact
+  kPackXs,     ///< a * sum
+  kPackSumLo,  ///< sums and a * sum of columns 0..15 and 16..31
+  kPackSumHi,
+  kPackXsLo,
+  kPackXsHi,
+  kPackFields
+};
+
+/// Activations of one token tile of `width` tokens, in the forms that kernels read; absent forms are nullptr.
+struct PackedTile {
+  int8_t* q = nullptr;         ///< [n_cols / 32][width][32]
+  float* fields = nullptr;     ///< [n_cols / 32][kPackFields][width]
+  float* floats = nullptr;     ///< [n_cols][width]
+  uint32_t* pairs = nullptr;   ///< [(n_cols + 1) / 2][width] bf16 pairs, even column low
+  int width = 1;
+};
+
+/// out[n_tiles][width][16] = rows of row tiles [first_tile, first_tile + n_tiles) times the packed tokens.
+using MatmulFn = void (*)(const PlaneView& w, uint32_t first_tile, uint32_t n_tiles, const PackedTile& x, float* out);
+
+/// What happens to 16 rows of a product before they are stored; absent parts are nullptr or neutral (see Product).
+struct Epilogue {
+  const float* scale = nullptr;     ///< one number
+  const float* bias = nullptr;      ///< 16 rows
+  float multiply = 1;
+  const float* residual = nullptr;  ///< 16 rows of this token
+  float softcap = 0;
+};
+
+/// A norm over n values.
+struct NormArgs {
+  bool layer = false;              ///< LayerNorm, else RMS
+  float eps = 0;
+  const float* weight = nullptr;   ///< [n] or nullptr
+  const float* bias = nullptr;     ///< [n] or nullptr
+};
+
+enum class Gate : uint8_t { kSilu, kGelu, kRelu };
+
+/// Softmax attention of one query head over one KV head's pages.
+struct AttendArgs {
+  const float* q;                  ///< [head_dim_k]
+  float* out;                      ///< [head_dim_v]
+  const uint16_t* k_pages;         ///< page p at p * k_page_stride: [head_dim_k][64] f16
+  const uint16_t* v_pages;         ///< page p at p * v_page_stride: [64][head_dim_v] f16
+  size_t k_page_stride, v_page_stride;  ///< in elements
+  const uint32_t* page_table;      ///< of the sequence
+  uint32_t first, last;            ///< visible positions [first, last)
+  uint32_t head_dim_k, head_dim_v;
+  float scale, softcap;
+  float* scratch;                  ///< [2 * head_dim_v rounded up to 16]
+};
+
+struct Kernels {
+  const char* isa;
+
+  /// The product kernel for a weight type and a token tile width; nullptr when there is none.
+  MatmulFn (*matmul)(const gguf::Type& type, int width);
+
+  /// Stores 16 rows of a product through its epilogue.
+  void (*finish)(const float* acc, const Epilogue& epilogue, float* out);
+
+  /// Packs x[n] as token `t` of a tile, in every form that the tile has.
+  void (*pack)(const float* x, uint32_t n, const PackedTile& tile, int t);
+
+  /// y = norm(x) (+ residual). x and y may be the same.
+  void (*norm)(const float* x, uint32_t n, const NormArgs& args, const float* residual, float* y);
+
+  /// y = act(z) * u, or act(z) when u is nullptr.
+  void (*gate)(Gate act, const float* z, const float* u, uint32_t n, float* y);
+
+  /// Rotates x[2 * n_pairs ..] in place; halves: pair (i, i + n_pairs), else (2i, 2i + 1). cos, sin: [n_pairs].
+  void (*rotate)(float* x, uint32_t n_pairs, bool halves, const float* cosines, const float* sines);
+
+  /// f16 (round to nearest even) of x[n] at out[i * stride].
+  void (*store_f16)(const float* x, uint32_t n, uint16_t* out, size_t stride);
+
+  void (*attend)(const AttendArgs& args);
+
+  /// p = softmax(x) over n values, or sigmoid of each.
+  void (*softmax)(const float* x, uint32_t n, float* p);
+  void (*sigmoid)(const float* x, uint32_t n, float* p);
+
+  /// y = fma(w, x, y)
+  void (*axpy)(float w, const float* x, uint32_t n, float* y);
+  /// y = x * s; y = x + z
+  void (*scale)(const float* x, float s, uint32_t n, float* y);
+  void (*add)(const float* x, const float* z, uint32_t n, float* y);
+
+  /// Index of the highest of x[n], the lowest of equals; 0 when none is a number.
+  uint32_t (*argmax)(const float* x, uint32_t n);
+
+  /// Sum in the promised order: 16 lanes i mod 16, then the tree.
+  float (*sum)(const float* x, uint32_t n);
+};
+
+extern const Kernels kScalarKernels;
+extern const Kernels kAvx2Kernels;
+extern const Kernels kAvx512Kernels;
+
+}  // namespace lamina::cpu

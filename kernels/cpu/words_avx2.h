@@ -1,0 +1,111 @@
+// The 16-lane vocabulary in pairs of AVX2 registers (with FMA and F16C). Meanings: words_scalar.h.
+#pragma once
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+#define LAMINA_WORD static inline __attribute__((always_inline))
+
+namespace lamina::cpu {
+namespace {
+
+struct F { __m256 lo, hi; };
+struct I { __m256i lo, hi; };
+struct W { __m256i lo, hi; };
+
+LAMINA_WORD __m128i load16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+
+LAMINA_WORD F set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+LAMINA_WORD F load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+LAMINA_WORD void store(float* p, F a) { _mm256_storeu_ps(p, a.lo); _mm256_storeu_ps(p + 8, a.hi); }
+LAMINA_WORD F operator+(F a, F b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
+LAMINA_WORD F operator-(F a, F b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
+LAMINA_WORD F operator*(F a, F b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
+LAMINA_WORD F operator/(F a, F b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
+LAMINA_WORD F fma(F a, F b, F c) { return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)}; }
+LAMINA_WORD F min(F a, F b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
+LAMINA_WORD F max(F a, F b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
+LAMINA_WORD F select_less(F a, F b, F x, F y) {
+  return {_mm256_blendv_ps(y.lo, x.lo, _mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ)),
+          _mm256_blendv_ps(y.hi, x.hi, _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ))};
+}
+
+LAMINA_WORD F load_f16(const uint16_t* p) { return {_mm256_cvtph_ps(load16(p)), _mm256_cvtph_ps(load16(p + 8))}; }
+LAMINA_WORD void store_f16(uint16_t* p, F a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a.lo, _MM_FROUND_TO_NEAREST_INT));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(a.hi, _MM_FROUND_TO_NEAREST_INT));
+}
+
+LAMINA_WORD I set1_int(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+LAMINA_WORD I load_u8(const uint8_t* p) {
+  const __m128i x = load16(p);
+  return {_mm256_cvtepu8_epi32(x), _mm256_cvtepu8_epi32(_mm_srli_si128(x, 8))};
+}
+LAMINA_WORD I load_i8(const uint8_t* p) {
+  const __m128i x = load16(p);
+  return {_mm256_cvtepi8_epi32(x), _mm256_cvtepi8_epi32(_mm_srli_si128(x, 8))};
+}
+LAMINA_WORD I load_u32(const uint32_t* p) {
+  const auto* q = reinterpret_cast<const __m256i*>(p);
+  return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
+}
+LAMINA_WORD void store_i8(int8_t* p, I a) {
+  int32_t v[16];
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(v), a.lo);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(v + 8), a.hi);
+  for (int i = 0; i < 16; i++) p[i] = static_cast<int8_t>(v[i]);
+}
+LAMINA_WORD I operator+(I a, I b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)}; }
+LAMINA_WORD I operator-(I a, I b) { return {_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)}; }
+LAMINA_WORD I operator&(I a, I b) { return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)}; }
+LAMINA_WORD I shift_left(I a, int n) { return {_mm256_slli_epi32(a.lo, n), _mm256_slli_epi32(a.hi, n)}; }
+LAMINA_WORD I shift_right(I a, int n) { return {_mm256_srli_epi32(a.lo, n), _mm256_srli_epi32(a.hi, n)}; }
+LAMINA_WORD F to_float(I a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
+LAMINA_WORD F as_float(I a) { return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)}; }
+LAMINA_WORD I as_int(F a) { return {_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi)}; }
+LAMINA_WORD int32_t sum(I a) {
+  const __m256i x = _mm256_add_epi32(a.lo, a.hi);
+  __m128i y = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+  y = _mm_add_epi32(y, _mm_shuffle_epi32(y, 0x4e));
+  return _mm_cvtsi128_si32(_mm_add_epi32(y, _mm_shuffle_epi32(y, 0xb1)));
+}
+
+LAMINA_WORD W load_codes(const uint32_t* p) {
+  const auto* q = reinterpret_cast<const __m256i*>(p);
+  return {_mm256_load_si256(q), _mm256_load_si256(q + 1)};
+}
+LAMINA_WORD W shift_mask(W a, int n, uint32_t mask) {
+  const __m256i m = _mm256_set1_epi8(static_cast<char>(mask));
+  const __m256i lo = n >= 0 ? _mm256_srli_epi32(a.lo, n) : _mm256_slli_epi32(a.lo, -n);
+  const __m256i hi = n >= 0 ? _mm256_srli_epi32(a.hi, n) : _mm256_slli_epi32(a.hi, -n);
+  return {_mm256_and_si256(lo, m), _mm256_and_si256(hi, m)};
+}
+LAMINA_WORD W operator|(W a, W b) { return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)}; }
+
+struct Table { __m256i v; };
+LAMINA_WORD Table load_table(const uint8_t* p) { return {_mm256_broadcastsi128_si256(load16(p))}; }
+LAMINA_WORD W look_up(Table table, W a) { return {_mm256_shuffle_epi8(table.v, a.lo), _mm256_shuffle_epi8(table.v, a.hi)}; }
+
+/// vpmaddubsw adds two products in 16 bits and saturates for codes above 129: wide codes go through 16-bit products instead.
+template <bool kWide>
+LAMINA_WORD __m256i dot4_half(__m256i acc, __m256i w, __m256i x) {
+  if constexpr (!kWide) {
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)));
+  } else {
+    const __m256i even = _mm256_madd_epi16(_mm256_and_si256(w, _mm256_set1_epi16(255)),
+                                           _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8));
+    const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(w, 8), _mm256_srai_epi16(x, 8));
+    return _mm256_add_epi32(acc, _mm256_add_epi32(even, odd));
+  }
+}
+template <bool kWide>
+LAMINA_WORD I dot4(I acc, W a, const int8_t* x) {
+  int32_t four;
+  std::memcpy(&four, x, 4);
+  const __m256i xs = _mm256_set1_epi32(four);
+  return {dot4_half<kWide>(acc.lo, a.lo, xs), dot4_half<kWide>(acc.hi, a.hi, xs)};
+}
+
+}  // namespace
+}  // namespace lamina::cpu

@@ -1,0 +1,283 @@
+// The table of metadata keys: suffix after "<architecture>.", where the value goes, its range, and which rows read it.
+#include "model/config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+
+#include "gguf/error.h"
+
+namespace lamina {
+namespace {
+
+enum class Presence { kIgnored, kOptional, kRequired };
+
+/// A number in the metadata. Keys of a LayerConfig member hold one value for all layers or an array with one a layer.
+struct Key {
+  const char* suffix;
+  std::variant<uint32_t Config::*, double Config::*, uint32_t LayerConfig::*> to;
+  double least, most;
+  Presence (*presence)(const Architecture&);
+};
+
+Presence optional_if(bool read) { return read ? Presence::kOptional : Presence::kIgnored; }
+Presence required_if(bool read) { return read ? Presence::kRequired : Presence::kIgnored; }
+Presence required(const Architecture&) { return Presence::kRequired; }
+Presence optional(const Architecture&) { return Presence::kOptional; }
+Presence rms(const Architecture& a) { return required_if(a.norm == NormKind::kRms); }
+Presence layer_norm(const Architecture& a) { return required_if(a.norm == NormKind::kLayer); }
+Presence rope(const Architecture& a) { return optional_if(a.rope_layers != RopeLayers::kNone); }
+Presence experts(const Architecture& a) { return optional_if(a.experts != ExpertUse::kNever); }
+Presence expert_counts(const Architecture& a) {
+  return a.experts == ExpertUse::kAlways ? Presence::kRequired : experts(a);
+}
+Presence window(const Architecture& a) { return optional_if(a.window.has_value()); }
+Presence attention_scale(const Architecture& a) { return optional_if(a.attention_scale.has_value()); }
+Presence attention_softcap(const Architecture& a) { return optional_if(a.attention_softcap.has_value()); }
+Presence final_softcap(const Architecture& a) { return optional_if(a.final_softcap.has_value()); }
+
+constexpr double kMaxInt = 2147483647;  // positions and token ids are int32
+
+// Generous for every model that exists, and small enough that n_head * head_dim and n_expert * n_ff fit 32 bits.
+// block_count comes first: the per-layer keys need it.
+constexpr Key kKeys[] = {
+    {"block_count", &Config::n_layer, 1, 512, required},
+    {"embedding_length", &Config::n_embd, 1, 1 << 20, required},
+    {"context_length", &Config::n_ctx_train, 1, kMaxInt, required},
+    {"vocab_size", &Config::n_vocab, 1, kMaxInt, optional},
+    {"feed_forward_length", &LayerConfig::n_ff, 1, 1 << 22, required},
+    {"attention.head_count", &LayerConfig::n_head, 1, 4096, required},
+    {"attention.head_count_kv", &LayerConfig::n_head_kv, 1, 4096, optional},
+    {"attention.key_length", &Config::head_dim_k, 1, 8192, optional},
+    {"attention.value_length", &Config::head_dim_v, 1, 8192, optional},
+    {"attention.layer_norm_rms_epsilon", &Config::norm_eps, 1e-30, 0.5, rms},
+    {"attention.layer_norm_epsilon", &Config::norm_eps, 1e-30, 0.5, layer_norm},
+    {"attention.scale", &Config::attention_scale, 0, 1e6, attention_scale},
+    {"attention.sliding_window", &Config::window, 0, kMaxInt, window},
+    {"attn_logit_softcapping", &Config::attention_softcap, 0, 1e6, attention_softcap},
+    {"final_logit_softcapping", &Config::final_softcap, 0, 1e6, final_softcap},
+    {"expert_count", &Config::n_expert, 0, 1024, expert_counts},
+    {"expert_used_count", &Config::n_expert_used, 0, 1024, expert_counts},
+    {"expert_feed_forward_length", &Config::n_ff_expert, 1, 1 << 22, experts},
+    {"rope.dimension_count", &Config::n_rot, 2, 8192, rope},
+    {"rope.freq_base", &Config::freq_base, 1, 1e15, rope},
+    {"rope.freq_base_swa", &Config::freq_base_window, 1, 1e15, window},
+    {"rope.scale_linear", &Config::rope_factor, 1e-3, 1e6, rope},
+    {"rope.scaling.factor", &Config::rope_factor, 1e-3, 1e6, rope},
+    {"rope.scaling.original_context_length", &Config::rope_ctx_original, 1, kMaxInt, rope},
+    {"rope.scaling.attn_factor", &Config::rope_attn_factor, 1e-3, 1e3, rope},
+    {"rope.scaling.yarn_ext_factor", &Config::yarn_ext_factor, 0, 1, rope},
+    {"rope.scaling.yarn_attn_factor", &Config::yarn_attn_factor, 1e-3, 1e3, rope},
+    {"rope.scaling.yarn_beta_fast", &Config::yarn_beta_fast, 1e-3, 1e6, rope},
+    {"rope.scaling.yarn_beta_slow", &Config::yarn_beta_slow, 1e-3, 1e6, rope},
+    {"rope.scaling.yarn_log_multiplier", &Config::yarn_log_multiplier, 0, 1e3, rope},
+};
+
+/// A metadata value as messages show it.
+std::string shown(const gguf::Value& value) {
+  return std::visit(
+      [](const auto& v) -> std::string {
+        using T = std::decay_t<decltype(v)>;
+        if constexpr (std::is_same_v<T, std::string_view>) return fmt::format("\"{}\"", printable(v));
+        else if constexpr (std::is_same_v<T, gguf::Array>) return fmt::format("an array of {}", v.size());
+        else return fmt::format("{}", v);
+      },
+      value);
+}
+
+/// Reads the keys "<architecture>.<suffix>" of one file.
+class Reader {
+ public:
+  Reader(const gguf::File& file, const Architecture& architecture) : file_(file), architecture_(architecture) {}
+
+  std::string name(const char* suffix) const { return fmt::format("{}.{}", architecture_.name, suffix); }
+  const gguf::Value* find(const char* suffix) const { return file_.find(name(suffix)); }
+
+  template <class... Args>
+  [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
+    fail(ErrorKind::kModel, "{}: {}", printable(file_.path()), fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  /// The value as a number within the key's range.
+  double number(const Key& key, const gguf::Value& value, bool integer) const {
+    double x = NAN;
+    if (const auto* u = std::get_if<uint64_t>(&value)) x = static_cast<double>(*u);
+    else if (const auto* i = std::get_if<int64_t>(&value)) x = static_cast<double>(*i);
+    else if (const auto* d = std::get_if<double>(&value); d != nullptr && !integer) x = *d;
+    else refuse("{} is {}; it must be {}", name(key.suffix), shown(value), integer ? "an integer" : "a number");
+    if (!(x >= key.least && x <= key.most)) {
+      refuse("{} is {}; lamina accepts {} to {}", name(key.suffix), shown(value), key.least, key.most);
+    }
+    return x;
+  }
+
+  /// A value for layer `index`: the whole value, or an element of an array that may be longer than the layer count.
+  uint32_t layer_number(const Key& key, const gguf::Value& value, size_t index) const {
+    const auto* array = std::get_if<gguf::Array>(&value);
+    return static_cast<uint32_t>(number(key, array ? element(key.suffix, *array, index) : value, true));
+  }
+
+  gguf::Value element(const char* suffix, const gguf::Array& array, size_t index) const {
+    if (array.size() <= index) {
+      refuse("{} is an array of {}; the model has more layers", name(suffix), array.size());
+    }
+    return std::visit(
+        [&](const auto& items) -> gguf::Value {
+          if constexpr (std::is_same_v<decltype(items[0]), const uint8_t&>) return uint64_t{items[index]};
+          else return items[index];
+        },
+        array.items);
+  }
+
+  void read(const Key& key, Config& config) const {
+    const Presence presence = key.presence(architecture_);
+    if (presence == Presence::kIgnored) return;
+    const gguf::Value* value = find(key.suffix);
+    if (value == nullptr) {
+      if (presence == Presence::kRequired) refuse("{} is missing", name(key.suffix));
+      return;
+    }
+    if (const auto* to_int = std::get_if<uint32_t Config::*>(&key.to)) {
+      config.** to_int = static_cast<uint32_t>(number(key, *value, true));
+    } else if (const auto* to_double = std::get_if<double Config::*>(&key.to)) {
+      config.** to_double = number(key, *value, false);
+    } else {
+      auto to_layer = std::get<uint32_t LayerConfig::*>(key.to);
+      for (size_t i = 0; i < config.layers.size(); ++i) config.layers[i].*to_layer = layer_number(key, *value, i);
+    }
+  }
+
+ private:
+  const gguf::File& file_;
+  const Architecture& architecture_;
+};
+
+/// Which layers see only a window: sliding_window_pattern is a period (a number) or a flag a layer (an array).
+void read_window_pattern(const Reader& reader, Config& config) {
+  if (!config.architecture->window || config.window == 0) return;
+  constexpr Key kPattern = {"attention.sliding_window_pattern", &Config::window, 0, 512, window};
+  const gguf::Value* value = reader.find(kPattern.suffix);
+  const bool is_array = value != nullptr && std::holds_alternative<gguf::Array>(*value);
+  uint32_t period = config.architecture->window->period;
+  if (value != nullptr && !is_array) period = static_cast<uint32_t>(reader.number(kPattern, *value, true));
+  for (uint32_t i = 0; i < config.n_layer; ++i) {
+    if (is_array) config.layers[i].windowed = reader.layer_number(kPattern, *value, i) != 0;
+    else config.layers[i].windowed = period == 0 || i % period != period - 1;
+  }
+}
+
+void read_rope_scaling(const Reader& reader, Config& config) {
+  const gguf::Value* value = reader.find("rope.scaling.type");
+  if (config.architecture->rope_layers == RopeLayers::kNone || value == nullptr) return;
+  const auto* text = std::get_if<std::string_view>(value);
+  const std::string_view type = text ? *text : "";
+  if (type == "none") config.rope_factor = 1;
+  else if (type == "yarn") config.yarn = true;
+  else if (type != "linear" && type != "longrope") {
+    reader.refuse("{} is {}; lamina knows none, linear, yarn and longrope", reader.name("rope.scaling.type"),
+                  shown(*value));
+  }
+}
+
+/// Values that the row gives when a key is missing and that do not depend on other keys.
+Config defaults(const Architecture& row) {
+  Config config;
+  config.architecture = &row;
+  config.attention_scale = row.attention_scale.value_or(0);
+  config.attention_softcap = row.attention_softcap.value_or(0);
+  config.final_softcap = row.final_softcap.value_or(0);
+  if (row.window) config.window = row.window->size, config.freq_base_window = row.window->freq_base;
+  return config;
+}
+
+/// Values that follow from others when their key is missing.
+void complete(Config& config) {
+  const Architecture& row = *config.architecture;
+  for (LayerConfig& layer : config.layers) {
+    if (layer.n_head_kv == 0) layer.n_head_kv = layer.n_head;
+  }
+  const uint32_t n_head = config.layers[0].n_head;
+  if (config.head_dim_k == 0) config.head_dim_k = config.n_embd / n_head;
+  if (config.head_dim_v == 0) config.head_dim_v = config.n_embd / n_head;
+  if (config.n_rot == 0) config.n_rot = config.head_dim_k;
+  if (config.freq_base_window == 0) config.freq_base_window = config.freq_base;
+  if (config.rope_ctx_original == 0) config.rope_ctx_original = config.n_ctx_train;
+  if (config.n_ff_expert == 0) config.n_ff_expert = config.layers[0].n_ff;
+  if (config.attention_scale == 0) {
+    const bool wide = row.wide_scale_layers == config.n_layer;
+    config.attention_scale = 1 / std::sqrt(wide ? 1.0 * config.n_embd / n_head : 1.0 * config.head_dim_k);
+  }
+}
+
+/// What no range of a single key can say.
+void check_together(const Reader& reader, const Config& config) {
+  for (const LayerConfig& layer : config.layers) {
+    if (layer.n_head % layer.n_head_kv != 0) {
+      reader.refuse("{} is {}; it must divide the {} heads", reader.name("attention.head_count_kv"), layer.n_head_kv,
+                    layer.n_head);
+    }
+  }
+  if (config.head_dim_k == 0 || config.head_dim_v == 0) {
+    reader.refuse("{} is {}; it must not exceed {} {}", reader.name("attention.head_count"), config.layers[0].n_head,
+                  reader.name("embedding_length"), config.n_embd);
+  }
+  if (config.architecture->rope_layers != RopeLayers::kNone &&
+      (config.n_rot % 2 != 0 || config.n_rot > config.head_dim_k)) {
+    reader.refuse("{} is {}; it must be even and at most the head size {}", reader.name("rope.dimension_count"),
+                  config.n_rot, config.head_dim_k);
+  }
+  if (config.n_expert > 0 && (config.n_expert_used == 0 || config.n_expert_used > config.n_expert)) {
+    reader.refuse("{} is {}; it must be 1 to {}, the number of experts", reader.name("expert_used_count"),
+                  config.n_expert_used, config.n_expert);
+  }
+}
+
+/// The number of tokens is the number of embedding rows, which may be padded: the file's own counts must not exceed it.
+void read_vocabulary(const gguf::File& file, const Reader& reader, Config& config) {
+  const gguf::Tensor* table = file.tensor("token_embd.weight");
+  if (table == nullptr) reader.refuse("tensor token_embd.weight is missing");
+  const uint64_t n_rows = table->n_rows();
+  if (n_rows > kMaxInt) reader.refuse("tensor token_embd.weight has {} rows; lamina accepts {}", n_rows, kMaxInt);
+  if (config.n_vocab > n_rows) {
+    reader.refuse("{} is {}; token_embd.weight has {} rows", reader.name("vocab_size"), config.n_vocab, n_rows);
+  }
+  const gguf::Value* tokens = file.find("tokenizer.ggml.tokens");
+  const auto* array = tokens ? std::get_if<gguf::Array>(tokens) : nullptr;
+  if (array != nullptr && array->size() > n_rows) {
+    reader.refuse("tokenizer.ggml.tokens is an array of {}; token_embd.weight has {} rows", array->size(), n_rows);
+  }
+  config.n_vocab = static_cast<uint32_t>(n_rows);
+}
+
+const Architecture& read_architecture(const gguf::File& file) {
+  const gguf::Value* value = file.find("general.architecture");
+  const auto* name = value ? std::get_if<std::string_view>(value) : nullptr;
+  if (name == nullptr) {
+    fail(ErrorKind::kModel, "{}: general.architecture is {}; it must be a string", printable(file.path()),
+         value ? shown(*value) : "missing");
+  }
+  return find_architecture(*name);
+}
+
+}  // namespace
+
+Config read_config(const gguf::File& file) {
+  const Architecture& row = read_architecture(file);
+  const Reader reader(file, row);
+  Config config = defaults(row);
+  for (const Key& key : kKeys) {
+    reader.read(key, config);
+    config.layers.resize(config.n_layer);
+  }
+  read_window_pattern(reader, config);
+  read_rope_scaling(reader, config);
+  read_vocabulary(file, reader, config);
+  complete(config);
+  check_together(reader, config);
+  return config;
+}
+
+}  // namespace lamina
