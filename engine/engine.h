@@ -23,7 +23,7 @@ struct EngineOptions {
   uint32_t n_sequence = 1;   ///< sequences of full length that the KV pages must hold
   bool all_logits = false;   ///< many output rows a step are asked for, not only one a sequence
   bool tokenizer = true;     ///< text is needed; without it any vocabulary will do
-  Progress progress;         ///< called while weights load; may be empty
+  Progress progress = {};    ///< called while weights load; may be empty
 };
 
 class Engine {

@@ -1,7 +1,7 @@
 // The `lamina` binary: parses the command line, runs one verb, turns errors into one line and an exit code (design,
 // section 6).
 #include <fmt/format.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include <csignal>
@@ -87,8 +87,8 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is a write error like others
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("lamina"));
-  spdlog::set_pattern("lamina: %l: %v");
+  spdlog::set_default_logger(spdlog::stderr_color_mt("lamina"));
+  spdlog::set_pattern("lamina: %^%l%$: %v");
   spdlog::set_level(spdlog::level::warn);
   try {
     return run(argc, argv);
