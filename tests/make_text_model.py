@@ -21,7 +21,7 @@ tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)] + ["\u2
 types = [TokenType.UNKNOWN, TokenType.CONTROL, TokenType.CONTROL] + [TokenType.BYTE] * 256 + [TokenType.NORMAL] * 27
 ids = {token: i for i, token in enumerate(tokens)}
 
-successor = {i: ids["x"] for i in range(len(tokens))}
+successor = {}
 for chain in ("<s> a b c d e f g h i j </s>", "k <0xE2> <0x82> <0xAC> k", "x y z x", "m <0xFF> n </s>"):
     chain = [ids[token] for token in chain.split()]
     successor.update(zip(chain, chain[1:]))
@@ -30,9 +30,7 @@ random = np.random.default_rng(7)
 embedding = random.choice([-1.0, 1.0], (len(tokens), N_EMBD))
 output = random.normal(0, 0.05, (len(tokens), N_EMBD))
 for token, following in successor.items():
-    # Many tokens lead to x: their mean would not be like any of them, so only the chains' own embeddings count.
-    if following != ids["x"] or token == ids["z"]:
-        output[following] = embedding[token]
+    output[following] += embedding[token]
 
 writer = GGUFWriter(sys.argv[1], "llama")
 writer.add_name("chains")

@@ -1,11 +1,13 @@
 // `lamina devices`: what this machine offers. Out: one block of lines a device, or JSON with --json.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <fstream>
-#include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
@@ -46,11 +48,11 @@ Cpu read_cpu() {
   return cpu;
 }
 
-/// A number of bytes in a file of the cgroup; the highest number for "max" or no such file.
-uint64_t cgroup_bytes(const std::string& name) {
+/// A number of bytes in a file of the cgroup; nothing for "max" or when there is no such file.
+std::optional<uint64_t> cgroup_bytes(const std::string& name) {
   uint64_t value = 0;
   if (std::ifstream("/sys/fs/cgroup/" + name) >> value) return value;
-  return std::numeric_limits<uint64_t>::max();
+  return std::nullopt;
 }
 
 struct Memory {
@@ -68,10 +70,10 @@ Memory read_memory() {
     if (key == "MemAvailable:") memory.available = kib * 1024;
     std::getline(file, rest);
   }
-  const uint64_t limit = cgroup_bytes("memory.max");
-  const uint64_t used = cgroup_bytes("memory.current");
-  memory.total = std::min(memory.total, limit);
-  if (used <= limit) memory.available = std::min(memory.available, limit - used);
+  const std::optional<uint64_t> limit = cgroup_bytes("memory.max");
+  const std::optional<uint64_t> used = cgroup_bytes("memory.current");
+  if (limit) memory.total = std::min(memory.total, *limit);
+  if (limit && used) memory.available = std::min(memory.available, *limit - std::min(*limit, *used));
   return memory;
 }
 

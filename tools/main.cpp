@@ -57,13 +57,13 @@ int run(int argc, char** argv) {
   CLI::App app{"lamina runs quantised language models from GGUF files", "lamina"};
   app.set_version_flag("--version", "lamina " LAMINA_VERSION);
   app.require_subcommand(0, 1);
-  app.footer(kExamples);
   lamina::add_run(app);
   lamina::add_bench(app);
   lamina::add_inspect(app);
   lamina::add_devices(app);
   lamina::add_tokenize(app);
   lamina::add_logits(app);
+  app.footer(kExamples);  // after the verbs, which would inherit it
   const int usage = static_cast<int>(lamina::ErrorKind::kUsage);
   try {
     app.parse(argc, argv);

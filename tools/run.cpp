@@ -102,8 +102,13 @@ void add_run(CLI::App& app) {
                    "tokens to make (default -1: until the text or the context ends)")
       ->check(CLI::Range(int64_t{-1}, int64_t{1} << 40));
   verb->add_flag("--parse-special", options->parse_special, "control tokens written in the text count as such");
-  verb->add_option("--temp", "temperature; only 0, the most probable token each time, is there")
-      ->check(CLI::Range(0.0, 0.0));
+  verb->add_option("--temp", "temperature; there is only 0 yet: the most probable token each time")
+      ->type_name("0")
+      ->check([](const std::string& value) {
+        return value == "0" || value == "0.0"
+                   ? ""
+                   : "there is only 0 yet, which takes the most probable token, not " + value;
+      });
   verb->callback([options, prompt] {
     options->has_prompt = prompt->count() > 0;
     run_prompt(*options);

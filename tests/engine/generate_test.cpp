@@ -81,7 +81,7 @@ TEST(Bench, TimesEachRepetition) {
 
 TEST(ModelLabel, NamesArchitectureSizeAndType) {
   const gguf::File file = gguf::File::open(kModel);
-  EXPECT_EQ(model_label(file), "llama 92K F16");
+  EXPECT_EQ(model_label(file), "llama 98K F16");
 }
 
 }  // namespace
