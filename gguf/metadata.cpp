@@ -18,7 +18,7 @@ constexpr uint64_t kMaxAlignment = 1 << 20;
 constexpr int kMaxArrayDepth = 8;
 // In memory an element takes up to 16 times its size in the file. The largest vocabularies have some 10^6 elements.
 constexpr uint64_t kMaxArrayElements = 1 << 24;
-constexpr uint64_t kMaxReserve = 1 << 16;  // elements reserved on the word of a count
+constexpr uint64_t kMaxReserveBytes = 1 << 24;  // address space taken on the word of a count, not yet memory
 
 /// The least bytes that a value of this type takes in the file; 0 for an unknown type.
 uint64_t least_bytes(uint32_t type) {
@@ -46,7 +46,7 @@ class MetadataReader {
 
   Metadata read(uint64_t count) {
     Metadata metadata;
-    metadata.values.reserve(std::min(count, kMaxReserve / 16));
+    metadata.values.reserve(std::min(count, kMaxReserveBytes / sizeof(metadata.values[0])));
     for (uint64_t i = 0; i < count; ++i) {
       cursor_.enter("key", i);
       const std::string_view key = read_key();
@@ -180,7 +180,7 @@ class MetadataReader {
   template <class Item, class ReadItem>
   std::vector<Item> read_items(uint64_t count, ReadItem read_item) {
     std::vector<Item> items;
-    items.reserve(std::min(count, kMaxReserve / sizeof(Item)));
+    items.reserve(std::min(count, kMaxReserveBytes / sizeof(Item)));
     for (uint64_t i = 0; i < count; ++i) items.push_back(read_item());
     return items;
   }

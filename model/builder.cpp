@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "gguf/error.h"
+#include "model/refuse.h"
 #include "model/rope.h"
 #include "model/weights.h"
 
@@ -17,11 +17,11 @@ namespace {
 class Builder {
  public:
   Builder(const gguf::File& file, const Config& config, const BuildOptions& options)
-      : c_(config), row_(*config.architecture), weights_(file), n_ctx_(options.n_ctx) {
+      : file_(file), c_(config), row_(*config.architecture), weights_(file), n_ctx_(options.n_ctx) {
     program_.n_vocab = c_.n_vocab;
     program_.n_expert_used = std::max(1U, c_.n_expert_used);
     x_ = buffer("x", c_.n_embd);
-    add_ropes(file);
+    add_ropes();
   }
 
   Program build() {
@@ -164,9 +164,9 @@ class Builder {
   Norm head_norm(const char* base) const { return weights_.norm(name(base), row_.norm, c_.norm_eps, c_.head_dim_k); }
 
   /// One rope for layers that see all positions and one for windowed layers, where such layers exist.
-  void add_ropes(const gguf::File& file) {
+  void add_ropes() {
     if (row_.rope_layers == RopeLayers::kNone) return;
-    const std::vector<float> factors = rope_factors(file, c_, n_ctx_);
+    const std::vector<float> factors = rope_factors(file_, c_, n_ctx_);
     const auto windowed = [](const LayerConfig& layer) { return layer.windowed; };
     if (!std::ranges::all_of(c_.layers, windowed)) rope_ = add(make_rope(c_, factors));
     if (std::ranges::any_of(c_.layers, windowed)) window_rope_ = add(make_window_rope(c_, factors));
@@ -196,12 +196,12 @@ class Builder {
   /// Files from before 2024 hold each expert in a tensor of its own.
   void refuse_separate_experts() const {
     const std::string old = name("ffn_up.0.weight");
-    if (weights_.has(old)) {
-      fail(ErrorKind::kModel, "tensor {} holds one expert; lamina needs all experts of a layer in one tensor {}", old,
+    if (!weights_.has(old)) return;
+    refuse(file_, "tensor {} holds one expert; lamina needs all experts of a layer in one tensor {}", old,
            name("ffn_up_exps.weight"));
-    }
   }
 
+  const gguf::File& file_;
   const Config& c_;
   const Architecture& row_;
   const Weights weights_;

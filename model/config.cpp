@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <variant>
 
-#include "gguf/error.h"
+#include "model/refuse.h"
 
 namespace lamina {
 namespace {
@@ -94,12 +94,8 @@ class Reader {
   Reader(const gguf::File& file, const Architecture& architecture) : file_(file), architecture_(architecture) {}
 
   std::string name(const char* suffix) const { return fmt::format("{}.{}", architecture_.name, suffix); }
+  const gguf::File& file() const { return file_; }
   const gguf::Value* find(const char* suffix) const { return file_.find(name(suffix)); }
-
-  template <class... Args>
-  [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
-    fail(ErrorKind::kModel, "{}: {}", printable(file_.path()), fmt::format(format, std::forward<Args>(args)...));
-  }
 
   /// The value as a number within the key's range.
   double number(const Key& key, const gguf::Value& value, bool integer) const {
@@ -107,9 +103,9 @@ class Reader {
     if (const auto* u = std::get_if<uint64_t>(&value)) x = static_cast<double>(*u);
     else if (const auto* i = std::get_if<int64_t>(&value)) x = static_cast<double>(*i);
     else if (const auto* d = std::get_if<double>(&value); d != nullptr && !integer) x = *d;
-    else refuse("{} is {}; it must be {}", name(key.suffix), shown(value), integer ? "an integer" : "a number");
+    else refuse(file_, "{} is {}; it must be {}", name(key.suffix), shown(value), integer ? "an integer" : "a number");
     if (!(x >= key.least && x <= key.most)) {
-      refuse("{} is {}; lamina accepts {} to {}", name(key.suffix), shown(value), key.least, key.most);
+      refuse(file_, "{} is {}; lamina accepts {} to {}", name(key.suffix), shown(value), key.least, key.most);
     }
     return x;
   }
@@ -122,7 +118,7 @@ class Reader {
 
   gguf::Value element(const char* suffix, const gguf::Array& array, size_t index) const {
     if (array.size() <= index) {
-      refuse("{} is an array of {}; the model has more layers", name(suffix), array.size());
+      refuse(file_, "{} is an array of {}; the model has more layers", name(suffix), array.size());
     }
     return std::visit(
         [&](const auto& items) -> gguf::Value {
@@ -137,7 +133,7 @@ class Reader {
     if (presence == Presence::kIgnored) return;
     const gguf::Value* value = find(key.suffix);
     if (value == nullptr) {
-      if (presence == Presence::kRequired) refuse("{} is missing", name(key.suffix));
+      if (presence == Presence::kRequired) refuse(file_, "{} is missing", name(key.suffix));
       return;
     }
     if (const auto* to_int = std::get_if<uint32_t Config::*>(&key.to)) {
@@ -177,8 +173,8 @@ void read_rope_scaling(const Reader& reader, Config& config) {
   if (type == "none") config.rope_factor = 1;
   else if (type == "yarn") config.yarn = true;
   else if (type != "linear" && type != "longrope") {
-    reader.refuse("{} is {}; lamina knows none, linear, yarn and longrope", reader.name("rope.scaling.type"),
-                  shown(*value));
+    refuse(reader.file(), "{} is {}; lamina knows none, linear, yarn and longrope", reader.name("rope.scaling.type"),
+           shown(*value));
   }
 }
 
@@ -216,38 +212,41 @@ void complete(Config& config) {
 void check_together(const Reader& reader, const Config& config) {
   for (const LayerConfig& layer : config.layers) {
     if (layer.n_head % layer.n_head_kv != 0) {
-      reader.refuse("{} is {}; it must divide the {} heads", reader.name("attention.head_count_kv"), layer.n_head_kv,
-                    layer.n_head);
+      refuse(reader.file(), "{} is {}; it must divide the {} heads", reader.name("attention.head_count_kv"),
+             layer.n_head_kv, layer.n_head);
     }
   }
   if (config.head_dim_k == 0 || config.head_dim_v == 0) {
-    reader.refuse("{} is {}; it must not exceed {} {}", reader.name("attention.head_count"), config.layers[0].n_head,
-                  reader.name("embedding_length"), config.n_embd);
+    refuse(reader.file(), "{} is {}; it must not exceed {} {}", reader.name("attention.head_count"),
+           config.layers[0].n_head, reader.name("embedding_length"), config.n_embd);
   }
   if (config.architecture->rope_layers != RopeLayers::kNone &&
       (config.n_rot % 2 != 0 || config.n_rot > config.head_dim_k)) {
-    reader.refuse("{} is {}; it must be even and at most the head size {}", reader.name("rope.dimension_count"),
-                  config.n_rot, config.head_dim_k);
+    refuse(reader.file(), "{} is {}; it must be even and at most the head size {}", reader.name("rope.dimension_count"),
+           config.n_rot, config.head_dim_k);
   }
   if (config.n_expert > 0 && (config.n_expert_used == 0 || config.n_expert_used > config.n_expert)) {
-    reader.refuse("{} is {}; it must be 1 to {}, the number of experts", reader.name("expert_used_count"),
-                  config.n_expert_used, config.n_expert);
+    refuse(reader.file(), "{} is {}; it must be 1 to {}, the number of experts", reader.name("expert_used_count"),
+           config.n_expert_used, config.n_expert);
   }
 }
 
 /// The number of tokens is the number of embedding rows, which may be padded: the file's own counts must not exceed it.
-void read_vocabulary(const gguf::File& file, const Reader& reader, Config& config) {
+void read_vocabulary(const Reader& reader, Config& config) {
+  const gguf::File& file = reader.file();
   const gguf::Tensor* table = file.tensor("token_embd.weight");
-  if (table == nullptr) reader.refuse("tensor token_embd.weight is missing");
+  if (table == nullptr) refuse(file, "tensor token_embd.weight is missing");
   const uint64_t n_rows = table->n_rows();
-  if (n_rows > kMaxInt) reader.refuse("tensor token_embd.weight has {} rows; lamina accepts {}", n_rows, kMaxInt);
+  if (n_rows > kMaxInt)
+    refuse(reader.file(), "tensor token_embd.weight has {} rows; lamina accepts {}", n_rows, kMaxInt);
   if (config.n_vocab > n_rows) {
-    reader.refuse("{} is {}; token_embd.weight has {} rows", reader.name("vocab_size"), config.n_vocab, n_rows);
+    refuse(reader.file(), "{} is {}; token_embd.weight has {} rows", reader.name("vocab_size"), config.n_vocab, n_rows);
   }
   const gguf::Value* tokens = file.find("tokenizer.ggml.tokens");
   const auto* array = tokens ? std::get_if<gguf::Array>(tokens) : nullptr;
   if (array != nullptr && array->size() > n_rows) {
-    reader.refuse("tokenizer.ggml.tokens is an array of {}; token_embd.weight has {} rows", array->size(), n_rows);
+    refuse(reader.file(), "tokenizer.ggml.tokens is an array of {}; token_embd.weight has {} rows", array->size(),
+           n_rows);
   }
   config.n_vocab = static_cast<uint32_t>(n_rows);
 }
@@ -256,8 +255,7 @@ const Architecture& read_architecture(const gguf::File& file) {
   const gguf::Value* value = file.find("general.architecture");
   const auto* name = value ? std::get_if<std::string_view>(value) : nullptr;
   if (name == nullptr) {
-    fail(ErrorKind::kModel, "{}: general.architecture is {}; it must be a string", printable(file.path()),
-         value ? shown(*value) : "missing");
+    refuse(file, "general.architecture is {}; it must be a string", value ? shown(*value) : "missing");
   }
   return find_architecture(*name);
 }
@@ -274,10 +272,12 @@ Config read_config(const gguf::File& file) {
   }
   read_window_pattern(reader, config);
   read_rope_scaling(reader, config);
-  read_vocabulary(file, reader, config);
+  read_vocabulary(reader, config);
   complete(config);
   check_together(reader, config);
   return config;
 }
+
+uint32_t default_n_ctx(const Config& config) { return std::min(config.n_ctx_train, 4096U); }
 
 }  // namespace lamina

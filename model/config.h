@@ -50,4 +50,7 @@ struct Config {
 /// Reads and checks the metadata; throws Error(kModel) with one line that names the key and its value.
 Config read_config(const gguf::File& file);
 
+/// The context size when none is asked for: what the model was trained for, but at most 4096 tokens.
+uint32_t default_n_ctx(const Config& config);
+
 }  // namespace lamina

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "gguf/error.h"
+#include "model/refuse.h"
 
 namespace lamina {
 namespace {
@@ -76,15 +76,14 @@ std::vector<float> rope_factors(const gguf::File& file, const Config& config, ui
   }
   if (tensor == nullptr) return {};
   if (tensor->type->kind != gguf::TypeKind::kFloat || tensor->n_elements() != config.n_rot / 2) {
-    fail(ErrorKind::kModel, "tensor {} holds {} values of type {}; it must hold {} floats, half the rotated dimensions",
-         printable(tensor->name), tensor->n_elements(), tensor->type->name, config.n_rot / 2);
+    refuse(file, "tensor {} holds {} values of type {}; it must hold {} floats, half the rotated dimensions",
+           tensor->name, tensor->n_elements(), tensor->type->name, config.n_rot / 2);
   }
   std::vector<float> factors(tensor->n_elements());
   gguf::dequantize(*tensor->type, tensor->data.data(), factors.size(), factors.data());
   for (float factor : factors) {
     if (!std::isfinite(factor) || factor == 0) {
-      fail(ErrorKind::kModel, "tensor {} holds the factor {}; it must divide a frequency", printable(tensor->name),
-           factor);
+      refuse(file, "tensor {} holds the factor {}, by which no frequency can be divided", tensor->name, factor);
     }
   }
   return factors;

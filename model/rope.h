@@ -18,7 +18,7 @@ Rope make_window_rope(const Config& config, std::span<const float> factors);
 
 /// The factors that hold for a context of n_ctx tokens: rope_freqs, or rope_factors_long beyond the original context
 /// length, rope_factors_short within it; empty when the file has none. Throws Error(kModel) for a wrong shape or a
-/// factor that is not a positive number.
+/// factor of 0, infinity or NaN.
 std::vector<float> rope_factors(const gguf::File& file, const Config& config, uint32_t n_ctx);
 
 }  // namespace lamina

@@ -1,17 +1,22 @@
 // `lamina inspect MODEL`: what a GGUF file holds.
 // In: a file of any architecture, with or without tensors. Out on stdout: a summary for people, or with --json one
-// object with all metadata and tensors. Oddities go to stderr.
+// object with all metadata and tensors, or with --program the ops of a forward pass. Oddities go to stderr.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "gguf/error.h"
 #include "gguf/file.h"
+#include "model/builder.h"
+#include "model/config.h"
 #include "tools/verbs.h"
 
 namespace lamina {
@@ -30,6 +35,7 @@ struct Options {
   std::string model;
   bool tensors = false;
   bool json = false;
+  bool program = false;
 };
 
 /// Tensors of one type together.
@@ -63,7 +69,7 @@ Totals totals_of(const File& file) {
   return totals;
 }
 
-/// A quantity with three or four significant digits and the largest fitting unit: 134.5 M.
+/// A quantity in the largest fitting unit: 134.52 M.
 std::string scaled(uint64_t quantity, double step, std::span<const char* const> units) {
   auto scaled_quantity = static_cast<double>(quantity);
   size_t unit = 0;
@@ -71,16 +77,16 @@ std::string scaled(uint64_t quantity, double step, std::span<const char* const> 
     scaled_quantity /= step;
     ++unit;
   }
-  return fmt::format("{:.{}f} {}", scaled_quantity, unit == 0 ? 0 : 2, units[unit]);
+  return fmt::format("{:.{}f}{}", scaled_quantity, unit == 0 ? 0 : 2, units[unit]);
 }
 
 std::string shown_bytes(uint64_t bytes) {
-  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  static constexpr const char* kUnits[] = {" B", " KiB", " MiB", " GiB", " TiB"};
   return scaled(bytes, 1024, kUnits);
 }
 
 std::string shown_count(uint64_t count) {
-  static constexpr const char* kUnits[] = {"", "K", "M", "G", "T"};
+  static constexpr const char* kUnits[] = {"", " K", " M", " G", " T"};
   return scaled(count, 1000, kUnits);
 }
 
@@ -214,10 +220,17 @@ void print_json(const File& file) {
   fmt::print("{}\n", out.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
+/// The ops of one forward pass in the context that `run` would take.
+void print_program(const File& file) {
+  const Config config = read_config(file);
+  fmt::print("{}", to_text(build_program(file, config, {.n_ctx = default_n_ctx(config)})));
+}
+
 void inspect(const Options& options) {
   const File file = File::open(options.model);
   for (const std::string& warning : file.warnings()) fmt::print(stderr, "lamina: warning: {}\n", warning);
-  if (options.json) print_json(file);
+  if (options.program) print_program(file);
+  else if (options.json) print_json(file);
   else print_text(file, options.tensors);
 }
 
@@ -228,7 +241,9 @@ void add_inspect(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("inspect", "show what a GGUF file holds");
   verb->add_option("MODEL", options->model, "path of the file")->required();
   verb->add_flag("--tensors", options->tensors, "list the tensors too");
-  verb->add_flag("--json", options->json, "print one JSON object with all metadata and tensors");
+  CLI::Option* json = verb->add_flag("--json", options->json, "print one JSON object with all metadata and tensors");
+  verb->add_flag("--program", options->program, "print the model's forward pass instead, one op a line")
+      ->excludes(json);
   verb->callback([options] { inspect(*options); });
 }
 
