@@ -105,7 +105,7 @@ struct AppendOp {
   Buf q = kNoBuf, k = kNoBuf, v = kNoBuf;
   uint32_t n_head = 0;
   std::optional<Norm> q_norm = {}, k_norm = {};  ///< over each head
-  int32_t rope = -1;                   ///< index into Program::ropes; -1: none
+  int32_t rope = -1;                             ///< index into Program::ropes; -1: none
 };
 
 /// out = softmax(softcap(q k^T * scale) + causal mask) v. Query head h reads KV head h / (n_head / n_head_kv).

@@ -1,6 +1,6 @@
 // Softmax attention of one query head over its visible positions, page by page with a running maximum (Milakov and
-// Gimelshein, arXiv 1805.02867; Dao et al., arXiv 2205.14135). Pages are merged inside splits of 512 absolute positions, splits
-// in ascending order, so that the bits do not depend on how the work was cut.
+// Gimelshein, arXiv 1805.02867; Dao et al., arXiv 2205.14135). Pages are merged inside splits of 512 absolute
+// positions, splits in ascending order, so that the bits do not depend on how the work was cut.
 
 namespace lamina::cpu {
 namespace {
@@ -10,17 +10,17 @@ constexpr uint32_t kPageLanes = kPage / 16;
 
 /// Scores of a page's 64 positions, -inf where not in [lo, hi). K is [head_dim][64]: lane = position.
 LAMINA_WORD void page_scores(const AttendArgs& args, const uint16_t* k, uint32_t lo, uint32_t hi, F (&s)[kPageLanes]) {
-#pragma GCC unroll 4
+  LAMINA_UNROLL
   for (uint32_t i = 0; i < kPageLanes; i++) s[i] = set1(0.0f);
   for (uint32_t d = 0; d < args.head_dim_k; d++) {
     const F q = set1(args.q[d]);
-#pragma GCC unroll 4
+    LAMINA_UNROLL
     for (uint32_t i = 0; i < kPageLanes; i++) s[i] = fma(load_f16(k + d * kPage + 16 * i), q, s[i]);
   }
   float first[16];
   for (int i = 0; i < 16; i++) first[i] = static_cast<float>(i);
   const F hidden = set1(-__builtin_inff());
-#pragma GCC unroll 4
+  LAMINA_UNROLL
   for (uint32_t i = 0; i < kPageLanes; i++) {
     F v = s[i] * set1(args.scale);
     if (args.softcap != 0.0f) v = softcap(v, args.softcap);
@@ -32,16 +32,17 @@ LAMINA_WORD void page_scores(const AttendArgs& args, const uint16_t* k, uint32_t
 
 /// o = o * shrink, then o += p[i] * v[i] over positions [lo, hi), for kLanes * 16 dimensions. V is [64][head_dim].
 template <int kLanes>
-LAMINA_WORD void add_values(const float* p, const uint16_t* v, size_t stride, uint32_t lo, uint32_t hi, float shrink, float* o) {
+LAMINA_WORD void add_values(const float* p, const uint16_t* v, size_t stride, uint32_t lo, uint32_t hi, float shrink,
+                            float* o) {
   F acc[kLanes];
-#pragma GCC unroll 4
+  LAMINA_UNROLL
   for (int i = 0; i < kLanes; i++) acc[i] = load(o + 16 * i) * set1(shrink);
   for (uint32_t pos = lo; pos < hi; pos++) {
     const F w = set1(p[pos]);
-#pragma GCC unroll 4
+    LAMINA_UNROLL
     for (int i = 0; i < kLanes; i++) acc[i] = fma(w, load_f16(v + pos * stride + 16 * i), acc[i]);
   }
-#pragma GCC unroll 4
+  LAMINA_UNROLL
   for (int i = 0; i < kLanes; i++) store(o + 16 * i, acc[i]);
 }
 
@@ -53,8 +54,8 @@ LAMINA_WORD float exp_one(float x) {
 
 void attend(const AttendArgs& args) {
   const uint32_t dim = args.head_dim_v, padded = (dim + 15) / 16 * 16;
-  float* total = args.scratch;            // merged output so far
-  float* part = args.scratch + padded;    // of the current split
+  float* total = args.scratch;          // merged output so far
+  float* part = args.scratch + padded;  // of the current split
   float total_max = -__builtin_inff(), total_sum = 0.0f;
   for (uint32_t i = 0; i < padded; i++) total[i] = 0.0f;
 
@@ -76,7 +77,7 @@ void attend(const AttendArgs& args) {
       const float shrink = exp_one(part_max - new_max);
       float p[kPage];
       F lanes = set1(0.0f);
-#pragma GCC unroll 4
+      LAMINA_UNROLL
       for (uint32_t i = 0; i < kPageLanes; i++) {
         s[i] = exp(s[i] - set1(new_max));
         store(p + 16 * i, s[i]);

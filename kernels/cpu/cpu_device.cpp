@@ -14,7 +14,8 @@ cpu::Kernels kernels_of(const std::string& isa) {
   if (isa == "scalar") return cpu::kScalarKernels;
   if (isa == "avx2") return cpu::kAvx2Kernels;
   cpu::Kernels kernels = cpu::kAvx512Kernels;
-  if (__builtin_cpu_supports("avx512bf16")) std::copy(std::begin(cpu::kAvx512Bf16), std::end(cpu::kAvx512Bf16), kernels.bf16);
+  if (__builtin_cpu_supports("avx512bf16"))
+    std::copy(std::begin(cpu::kAvx512Bf16), std::end(cpu::kAvx512Bf16), kernels.bf16);
   return kernels;
 }
 

@@ -22,7 +22,9 @@ CpuExecutable::CpuExecutable(const Program& program, const gguf::File& file, con
   const uint32_t pairs = capacity.max_rows * program_.n_expert_used;
   uint32_t widest = 0;
   for (const Buffer& b : program_.buffers) {
-    const uint32_t rows = b.rows == RowSet::kTokens ? capacity.max_rows : b.rows == RowSet::kPairs ? pairs : capacity.max_outputs;
+    const uint32_t rows = b.rows == RowSet::kTokens  ? capacity.max_rows
+                          : b.rows == RowSet::kPairs ? pairs
+                                                     : capacity.max_outputs;
     const uint32_t stride = padded(b.width);
     buffers_.push_back({Memory(uint64_t{rows} * stride * sizeof(float), "activations"), b.width, stride, b.rows});
     widest = std::max(widest, stride);
@@ -100,9 +102,9 @@ CpuExecutable::BoundLinear CpuExecutable::bind(const LinearOp& op, const Capacit
     bound.out = buffer(product.out).set;
   }
   const bool experts = bound.out == RowSet::kPairs;
-  const uint32_t rows = experts                           ? capacity.max_rows * program_.n_expert_used
+  const uint32_t rows = experts                         ? capacity.max_rows * program_.n_expert_used
                         : bound.out == RowSet::kOutputs ? capacity.max_outputs
-                                                          : capacity.max_rows;
+                                                        : capacity.max_rows;
   packed_.reserve(PackedRows::slots(rows, experts), bound.n_cols, bound.quant, bound.floats, bound.pairs);
   return bound;
 }
@@ -125,9 +127,7 @@ void CpuExecutable::walk(int thread) {
   }
 }
 
-std::span<const float> CpuExecutable::logits(uint32_t i) {
-  return {buffer(program_.logits).row(i), program_.n_vocab};
-}
+std::span<const float> CpuExecutable::logits(uint32_t i) { return {buffer(program_.logits).row(i), program_.n_vocab}; }
 
 uint64_t CpuExecutable::memory_bytes() const {
   uint64_t n = weights_.bytes() + packed_.bytes() + scratch_.bytes();

@@ -1,4 +1,5 @@
-// A program bound to the CPU: every thread walks the list of ops, does its share of each and meets the others at barriers.
+// A program bound to the CPU: every thread walks the list of ops, does its share of each and meets the others at
+// barriers.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -42,8 +43,8 @@ class CpuExecutable : public Executable {
 
   struct BoundProduct {
     const Matrix* matrix = nullptr;
-    const float* scale = nullptr;   ///< one an expert, 16 apart
-    const float* bias = nullptr;    ///< [n_expert][bias_stride]
+    const float* scale = nullptr;  ///< one an expert, 16 apart
+    const float* bias = nullptr;   ///< [n_expert][bias_stride]
     uint32_t bias_stride = 0;
     uint32_t n_row_tiles = 0;
     const Product* product = nullptr;
@@ -56,7 +57,7 @@ class CpuExecutable : public Executable {
     bool quant = false, floats = false, pairs = false;  ///< forms of the input that the weights want
     std::vector<BoundProduct> products;
     uint32_t n_row_tiles = 0;  ///< of all products
-    size_t counter = 0;  ///< into counters_; used by AttendOp too
+    size_t counter = 0;        ///< into counters_; used by AttendOp too
   };
 
   struct LayerKv {
@@ -100,8 +101,8 @@ class CpuExecutable : public Executable {
   Weights weights_;
   std::vector<Rows> buffers_;
   std::vector<LayerKv> kv_;
-  std::vector<BoundLinear> linears_;   ///< by op index; empty for other ops
-  std::vector<NormArgs> norms_;        ///< two a op: NormOp's norm, or AppendOp's q_norm and k_norm
+  std::vector<BoundLinear> linears_;  ///< by op index; empty for other ops
+  std::vector<NormArgs> norms_;       ///< two a op: NormOp's norm, or AppendOp's q_norm and k_norm
   PackedRows packed_;
   Memory scratch_;
   size_t scratch_stride_ = 0;  ///< floats a thread

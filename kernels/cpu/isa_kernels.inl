@@ -33,7 +33,8 @@ void finish_rows(const float* acc, const Epilogue& epilogue, float* out) {
 
 template <size_t... kForm>
 constexpr void fill_quant(MatmulFn (&table)[kFormCount][kWidthCount], std::index_sequence<kForm...>) {
-  static_assert(kTokenTiles[0] == 1 && kTokenTiles[1] == 2 && kTokenTiles[2] == 4 && kTokenTiles[3] == 8 && kTokenTiles[4] == 12);
+  static_assert(kTokenTiles[0] == 1 && kTokenTiles[1] == 2 && kTokenTiles[2] == 4 && kTokenTiles[3] == 8 &&
+                kTokenTiles[4] == 12);
   ((table[kForm][0] = matmul_quant<gguf::kForms[kForm], 1>, table[kForm][1] = matmul_quant<gguf::kForms[kForm], 2>,
     table[kForm][2] = matmul_quant<gguf::kForms[kForm], 4>, table[kForm][3] = matmul_quant<gguf::kForms[kForm], 8>,
     table[kForm][4] = matmul_quant<gguf::kForms[kForm], 12>),

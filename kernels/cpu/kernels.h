@@ -1,6 +1,7 @@
-// The CPU kernels of one instruction set, as a table of functions. The same text (matmul.inl, rows.inl, attention.inl) is
-// compiled once per instruction set over a small vocabulary of 16-lane words (words_*.h); this header is all that the device
-// and the kernels share, and holds plain data only: a file compiled for an instruction set shares no inline functions with others.
+// The CPU kernels of one instruction set, as a table of functions. The same text (matmul.inl, rows.inl, attention.inl)
+// is compiled once per instruction set over a small vocabulary of 16-lane words (words_*.h); this header is all that
+// the device and the kernels share, and holds plain data only: a file compiled for an instruction set shares no inline
+// functions with others.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,8 +11,8 @@
 
 namespace lamina::cpu {
 
-constexpr int kMaxTokenTile = 12;   ///< tokens that share one pass over the weights
-constexpr int kMaxRowTiles = 4;     ///< row tiles of one matmul call
+constexpr int kMaxTokenTile = 12;  ///< tokens that share one pass over the weights
+constexpr int kMaxRowTiles = 4;    ///< row tiles of one matmul call
 constexpr uint32_t kSplitPositions = 512;
 
 /// Widths of token tiles that kernels exist for; a tile of n tokens is padded to the next.
@@ -33,10 +34,10 @@ enum PackField {
 
 /// Activations of one token tile of `width` tokens, in the forms that kernels read; absent forms are nullptr.
 struct PackedTile {
-  int8_t* q = nullptr;         ///< [n_cols / 32][width][32]
-  float* fields = nullptr;     ///< [n_cols / 32][kPackFields][width]
-  float* floats = nullptr;     ///< [n_cols][width]
-  uint32_t* pairs = nullptr;   ///< [(n_cols + 1) / 2][width] bf16 pairs, even column low
+  int8_t* q = nullptr;        ///< [n_cols / 32][width][32]
+  float* fields = nullptr;    ///< [n_cols / 32][kPackFields][width]
+  float* floats = nullptr;    ///< [n_cols][width]
+  uint32_t* pairs = nullptr;  ///< [(n_cols + 1) / 2][width] bf16 pairs, even column low
   int width = 1;
 };
 
@@ -45,8 +46,8 @@ using MatmulFn = void (*)(const PlaneView& w, uint32_t first_tile, uint32_t n_ti
 
 /// What happens to 16 rows of a product before they are stored; absent parts are nullptr or neutral (see Product).
 struct Epilogue {
-  const float* scale = nullptr;     ///< one number
-  const float* bias = nullptr;      ///< 16 rows
+  const float* scale = nullptr;  ///< one number
+  const float* bias = nullptr;   ///< 16 rows
   float multiply = 1;
   const float* residual = nullptr;  ///< 16 rows of this token
   float softcap = 0;
@@ -54,33 +55,34 @@ struct Epilogue {
 
 /// A norm over n values.
 struct NormArgs {
-  bool layer = false;              ///< LayerNorm, else RMS
+  bool layer = false;  ///< LayerNorm, else RMS
   float eps = 0;
-  const float* weight = nullptr;   ///< [n] or nullptr
-  const float* bias = nullptr;     ///< [n] or nullptr
-  uint32_t n_weight = 0;           ///< over heads: values in weight and bias, one head's or all heads'
+  const float* weight = nullptr;  ///< [n] or nullptr
+  const float* bias = nullptr;    ///< [n] or nullptr
+  uint32_t n_weight = 0;          ///< over heads: values in weight and bias, one head's or all heads'
 };
 
 enum class Gate : uint8_t { kSilu, kGelu, kRelu };
 
 /// Softmax attention of one query head over one KV head's pages.
 struct AttendArgs {
-  const float* q;                  ///< [head_dim_k]
-  float* out;                      ///< [head_dim_v]
-  const uint16_t* k_pages;         ///< page p at p * k_page_stride: [head_dim_k][64] f16
-  const uint16_t* v_pages;         ///< page p at p * v_page_stride: [64][head_dim_v] f16
+  const float* q;                       ///< [head_dim_k]
+  float* out;                           ///< [head_dim_v]
+  const uint16_t* k_pages;              ///< page p at p * k_page_stride: [head_dim_k][64] f16
+  const uint16_t* v_pages;              ///< page p at p * v_page_stride: [64][head_dim_v] f16
   size_t k_page_stride, v_page_stride;  ///< in elements
-  const uint32_t* page_table;      ///< of the sequence
-  uint32_t first, last;            ///< visible positions [first, last)
+  const uint32_t* page_table;           ///< of the sequence
+  uint32_t first, last;                 ///< visible positions [first, last)
   uint32_t head_dim_k, head_dim_v;
   float scale, softcap;
-  float* scratch;                  ///< [2 * head_dim_v rounded up to 16]
+  float* scratch;  ///< [2 * head_dim_v rounded up to 16]
 };
 
 struct Kernels {
   const char* isa;
 
-  /// Product kernels by plane form (index into gguf::kForms) or float type, and token tile width (index into kTokenTiles).
+  /// Product kernels by plane form (index into gguf::kForms) or float type, and token tile width (index into
+  /// kTokenTiles).
   MatmulFn quant[kFormCount][kWidthCount];
   MatmulFn f32[kWidthCount], f16[kWidthCount], bf16[kWidthCount];
 

@@ -1,5 +1,5 @@
-// Linear ops on the CPU: all threads bring the input rows into the kernels' forms, meet, then draw chunks of row tiles and
-// multiply them with every token tile.
+// Linear ops on the CPU: all threads bring the input rows into the kernels' forms, meet, then draw chunks of row tiles
+// and multiply them with every token tile.
 #include <algorithm>
 
 #include "kernels/cpu/executable.h"
@@ -24,8 +24,8 @@ void CpuExecutable::run_op(const LinearOp& op, size_t index, int thread) {
   const TileList& list = tiles(bound.out);
   pack_input(op, bound, list, thread);
   pool_.barrier();
-  // With few tokens a chunk is a matmul call. With many it is large enough that packed tokens are read from a near cache, and
-  // small enough that the threads end together.
+  // With few tokens a chunk is a matmul call. With many it is large enough that packed tokens are read from a near
+  // cache, and small enough that the threads end together.
   const bool few = list.tiles.size() <= 1 || bound.out == RowSet::kPairs;
   const uint32_t chunk = few ? kMaxRowTiles : 2 * kMaxRowTiles;
   std::atomic<uint32_t>& next = counters_[bound.counter].next;
@@ -52,7 +52,8 @@ void CpuExecutable::pack_input(const LinearOp& op, const BoundLinear& bound, con
         x = row;
       } else if (op.activation) {
         const bool gated = op.gate != kNoBuf;
-        kernels_.gate(gate_of(*op.activation), gated ? buffer(op.gate).row(r) : x, gated ? x : nullptr, bound.n_cols, row);
+        kernels_.gate(gate_of(*op.activation), gated ? buffer(op.gate).row(r) : x, gated ? x : nullptr, bound.n_cols,
+                      row);
         x = row;
       }
       kernels_.pack(x, bound.n_cols, packed, static_cast<int>(i - tile.begin));
@@ -61,7 +62,8 @@ void CpuExecutable::pack_input(const LinearOp& op, const BoundLinear& bound, con
 }
 
 /// Row tiles [first, last), counted over all products, times every token tile.
-void CpuExecutable::multiply(const BoundLinear& bound, const TileList& list, uint32_t first, uint32_t last, int thread) {
+void CpuExecutable::multiply(const BoundLinear& bound, const TileList& list, uint32_t first, uint32_t last,
+                             int thread) {
   float* acc = scratch(thread);
   for (const TokenTile& tile : list.tiles) {
     const PackedTile packed = packed_.tile(tile, bound.n_cols, bound.quant, bound.floats, bound.pairs);

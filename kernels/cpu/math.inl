@@ -1,10 +1,12 @@
-// exp, tanh and what is made of them, 16 lanes at a time: one polynomial each, no libm, the same IEEE operations in the same
-// order on every instruction set. Polynomials: minimax fits, errors against double measured in tests/reference_test.cpp.
+// exp, tanh and what is made of them, 16 lanes at a time: one polynomial each, no libm, the same IEEE operations in the
+// same order on every instruction set. Polynomials: minimax fits, errors against double measured in
+// tests/reference_test.cpp.
 
 namespace lamina::cpu {
 namespace {
 
-/// e^x = 2^n * e^r with n = rne(x / ln 2), |r| <= ln(2) / 2. exp(0) = 1; x < -87 gives 0; x > 88 counts as 88. 0.98 ulp.
+/// e^x = 2^n * e^r with n = rne(x / ln 2), |r| <= ln(2) / 2. exp(0) = 1; x < -87 gives 0; x > 88 counts as 88. 0.98
+/// ulp.
 LAMINA_WORD F exp(F x) {
   const F magic = set1(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer, which then stands in the low bits
   const F t = select_less(x, set1(88.0f), x, set1(88.0f));

@@ -1,7 +1,7 @@
-// Matrix products from planes: one text per kind of weight (quantised, F32/F16, BF16), instantiated for every plane form and
-// token tile width. In: planes of up to kMaxRowTiles row tiles and one packed token tile. Out: f32 [row tile][token][16].
-// The order of arithmetic is the promise of design section 2: the same chain of operations for every row and token,
-// whatever the width. Lanes are the 16 rows of a tile.
+// Matrix products from planes: one text per kind of weight (quantised, F32/F16, BF16), instantiated for every plane
+// form and token tile width. In: planes of up to kMaxRowTiles row tiles and one packed token tile. Out: f32 [row
+// tile][token][16]. The order of arithmetic is the promise of design section 2: the same chain of operations for every
+// row and token, whatever the width. Lanes are the 16 rows of a tile.
 
 namespace lamina::cpu {
 namespace {
@@ -21,7 +21,7 @@ LAMINA_WORD void unpack(const PlaneView& w, size_t tile, Table table, W (&code)[
   constexpr int kHiBits = P.hi_bits != 0 ? P.hi_bits : 1, kHiFields = 8 / kHiBits;
   const uint32_t* lo = w.lo + tile * P.lo_bits * kRowTile;
   const uint32_t* hi = w.hi + tile * P.hi_bits * kRowTile;
-#pragma GCC unroll 8
+  LAMINA_UNROLL
   for (int q = 0; q < 8; q++) {
     code[q] = load_codes(lo + q / kLoFields * kRowTile);
     if constexpr (P.lo_bits < 8) {
@@ -83,7 +83,7 @@ LAMINA_WORD F load_d(const PlaneView& w, size_t group) {
 template <bool kWide>
 LAMINA_WORD I dot16(const W* code, const int8_t* q) {
   I s = set1_int(0);
-#pragma GCC unroll 4
+  LAMINA_UNROLL
   for (int i = 0; i < 4; i++) s = dot4<kWide>(s, code[i], q + 4 * i);
   return s;
 }
@@ -97,12 +97,12 @@ LAMINA_WORD void matmul_quant_tile(const PlaneView& w, uint32_t row_tile, const 
   const F minus_offset = set1(-w.offset), zero = set1(0.0f);
   const uint32_t n_groups = w.n_col_tiles / kBlocks;
   F acc[T];
-#pragma GCC unroll 12
+  LAMINA_UNROLL
   for (int t = 0; t < T; t++) acc[t] = zero;
   for (uint32_t g = 0; g < n_groups; g++) {
     const uint32_t first = g * kBlocks;
     F a[T];
-#pragma GCC unroll 12
+    LAMINA_UNROLL
     for (int t = 0; t < T; t++) a[t] = zero;
     for (uint32_t b = first; b < first + kBlocks; b++) {
       W code[8];
@@ -120,7 +120,7 @@ LAMINA_WORD void matmul_quant_tile(const PlaneView& w, uint32_t row_tile, const 
       }
       const int8_t* q = x.q + size_t{b} * T * kColTile;
       const float* fields = x.fields + size_t{b} * kPackFields * T;
-#pragma GCC unroll 12
+      LAMINA_UNROLL
       for (int t = 0; t < T; t++) {
         const I lo = dot16<is_wide(P)>(code, q + t * kColTile), hi = dot16<is_wide(P)>(code + 4, q + t * kColTile + 16);
         const F x_scale = set1(fields[kPackA * T + t]);
@@ -151,29 +151,29 @@ LAMINA_WORD void matmul_quant_tile(const PlaneView& w, uint32_t row_tile, const 
     if constexpr (P.d_group != 16) {
       const size_t at = size_t{row_tile} * n_groups + g;
       const F d = load_d<P>(w, at);
-#pragma GCC unroll 12
+      LAMINA_UNROLL
       for (int t = 0; t < T; t++) acc[t] = fma(d, a[t], acc[t]);
       if constexpr (P.min == MinKind::kF16) {
         const F m = load_f16(w.dmin + at * kRowTile);
         const float* xs = x.fields + (size_t{first} * kPackFields + kPackXs) * T;
-#pragma GCC unroll 12
+        LAMINA_UNROLL
         for (int t = 0; t < T; t++) acc[t] = fma(m, set1(xs[t]), acc[t]);
       } else if constexpr (P.min != MinKind::kNone) {
         F sums[T];
-#pragma GCC unroll 12
+        LAMINA_UNROLL
         for (int t = 0; t < T; t++) sums[t] = zero;
         const size_t n_sub = size_t{w.n_cols} / P.sub_group;
         for (uint32_t b = first; b < first + kBlocks; b++) {
           const float* fields = x.fields + size_t{b} * kPackFields * T;
           if constexpr (P.min == MinKind::kUint8) {
             const F m = to_float(load_u8(w.min + (row_tile * n_sub + b) * kRowTile));
-#pragma GCC unroll 12
+            LAMINA_UNROLL
             for (int t = 0; t < T; t++) sums[t] = fma(m, set1(fields[kPackXs * T + t]), sums[t]);
           } else {
             const uint8_t* nibbles = w.scale + (row_tile * n_sub + 2 * b) * kRowTile;
             const F m_lo = to_float(shift_right(load_u8(nibbles), 4));
             const F m_hi = to_float(shift_right(load_u8(nibbles + kRowTile), 4));
-#pragma GCC unroll 12
+            LAMINA_UNROLL
             for (int t = 0; t < T; t++) {
               sums[t] = fma(m_lo, set1(fields[kPackXsLo * T + t]), sums[t]);
               sums[t] = fma(m_hi, set1(fields[kPackXsHi * T + t]), sums[t]);
@@ -181,12 +181,12 @@ LAMINA_WORD void matmul_quant_tile(const PlaneView& w, uint32_t row_tile, const 
           }
         }
         const F minus_dmin = set1(-0.0f) - load_f16(w.dmin + at * kRowTile);
-#pragma GCC unroll 12
+        LAMINA_UNROLL
         for (int t = 0; t < T; t++) acc[t] = fma(minus_dmin, sums[t], acc[t]);
       }
     }
   }
-#pragma GCC unroll 12
+  LAMINA_UNROLL
   for (int t = 0; t < T; t++) store(out + t * kRowTile, acc[t]);
 }
 
@@ -199,24 +199,25 @@ void matmul_quant(const PlaneView& w, uint32_t first_tile, uint32_t n_tiles, con
 template <bool kHalf, int R, int T>
 LAMINA_WORD void matmul_float_tiles(const PlaneView& w, uint32_t first_tile, const PackedTile& x, float* out) {
   F acc[R][T];
-#pragma GCC unroll 4
+  LAMINA_UNROLL
   for (int r = 0; r < R; r++) {
-#pragma GCC unroll 12
+    LAMINA_UNROLL
     for (int t = 0; t < T; t++) acc[r][t] = set1(0.0f);
   }
   const size_t tile = size_t{w.n_cols} * kRowTile;
   for (size_t c = 0; c < w.n_cols; c++) {
-#pragma GCC unroll 4
+    LAMINA_UNROLL
     for (int r = 0; r < R; r++) {
       const size_t at = (first_tile + static_cast<size_t>(r)) * tile + c * kRowTile;
-      const F weight = kHalf ? load_f16(static_cast<const uint16_t*>(w.floats) + at) : load(static_cast<const float*>(w.floats) + at);
-#pragma GCC unroll 12
+      const F weight = kHalf ? load_f16(static_cast<const uint16_t*>(w.floats) + at)
+                             : load(static_cast<const float*>(w.floats) + at);
+      LAMINA_UNROLL
       for (int t = 0; t < T; t++) acc[r][t] = fma(weight, set1(x.floats[c * T + t]), acc[r][t]);
     }
   }
-#pragma GCC unroll 4
+  LAMINA_UNROLL
   for (int r = 0; r < R; r++) {
-#pragma GCC unroll 12
+    LAMINA_UNROLL
     for (int t = 0; t < T; t++) store(out + (r * T + t) * kRowTile, acc[r][t]);
   }
 }
@@ -232,32 +233,33 @@ void matmul_float(const PlaneView& w, uint32_t first_tile, uint32_t n_tiles, con
 
 /// R row tiles of a BF16 product at once. Dot adds the two products of a pair, odd then even.
 template <class Dot, int R, int T>
-__attribute__((noinline)) void matmul_pair_tiles(const PlaneView& w, uint32_t first_tile, const PackedTile& x, float* out) {
+__attribute__((noinline)) void matmul_pair_tiles(const PlaneView& w, uint32_t first_tile, const PackedTile& x,
+                                                 float* out) {
   F acc[R][T];
-#pragma GCC unroll 4
+  LAMINA_UNROLL
   for (int r = 0; r < R; r++) {
-#pragma GCC unroll 12
+    LAMINA_UNROLL
     for (int t = 0; t < T; t++) acc[r][t] = set1(0.0f);
   }
   const size_t n_pairs = (size_t{w.n_cols} + 1) / 2;
   for (size_t p = 0; p < n_pairs; p++) {
-#pragma GCC unroll 4
+    LAMINA_UNROLL
     for (int r = 0; r < R; r++) {
       const I weight = load_u32(static_cast<const uint32_t*>(w.floats) +
                                 ((first_tile + static_cast<size_t>(r)) * n_pairs + p) * kRowTile);
-#pragma GCC unroll 12
+      LAMINA_UNROLL
       for (int t = 0; t < T; t++) acc[r][t] = Dot::add(acc[r][t], weight, x.pairs[p * T + t]);
     }
   }
-#pragma GCC unroll 4
+  LAMINA_UNROLL
   for (int r = 0; r < R; r++) {
-#pragma GCC unroll 12
+    LAMINA_UNROLL
     for (int t = 0; t < T; t++) store(out + (r * T + t) * kRowTile, acc[r][t]);
   }
 }
 
-/// Denormals count as zero here and nowhere else, as in VDPBF16PS. The products are behind a call that is not inlined, so that
-/// none moves across the change of mode.
+/// Denormals count as zero here and nowhere else, as in VDPBF16PS. The products are behind a call that is not inlined,
+/// so that none moves across the change of mode.
 template <class Dot, int T>
 void matmul_pairs(const PlaneView& w, uint32_t first_tile, uint32_t n_tiles, const PackedTile& x, float* out) {
   constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;

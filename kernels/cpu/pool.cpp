@@ -8,7 +8,8 @@
 namespace lamina::cpu {
 
 Pool::Pool(int n_threads) : n_threads_(n_threads) {
-  // About 100 us of spinning; none where threads outnumber cores, since a spinner would then hold up the one it waits for.
+  // About 100 us of spinning; none where threads outnumber cores, since a spinner would then hold up the one it waits
+  // for.
   constexpr int kSpins = 2000;
   spins_ = n_threads <= cpu_threads() ? kSpins : 0;
   for (int i = 1; i < n_threads; i++) threads_.emplace_back([this, i] { loop(i); });

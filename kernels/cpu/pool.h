@@ -1,5 +1,5 @@
-// A fixed team of threads that run one function together and meet at barriers: spin first (a step has some hundred barriers a
-// few microseconds apart), then sleep on a futex.
+// A fixed team of threads that run one function together and meet at barriers: spin first (a step has some hundred
+// barriers a few microseconds apart), then sleep on a futex.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -36,8 +36,8 @@ class Pool {
 
   const int n_threads_;
   int spins_;
-  Signal start_;    ///< raised once a run, and to stop
-  Signal passed_;   ///< raised once a barrier
+  Signal start_;   ///< raised once a run, and to stop
+  Signal passed_;  ///< raised once a barrier
   alignas(64) std::atomic<int> arrived_{0};
   const std::function<void(int)>* work_ = nullptr;  ///< nullptr: stop
   std::vector<std::thread> threads_;

@@ -1,5 +1,5 @@
-// What happens to one row of activations between products: norms, gates, rope, packing into the kernels' forms, softmax,
-// argmax. In and out: float32 rows of any length; nothing is read or written past the end.
+// What happens to one row of activations between products: norms, gates, rope, packing into the kernels' forms,
+// softmax, argmax. In and out: float32 rows of any length; nothing is read or written past the end.
 
 namespace lamina::cpu {
 namespace {
@@ -79,7 +79,8 @@ void store_f16_row(const float* x, uint32_t n, uint16_t* out, size_t stride) {
   }
 }
 
-/// 32 columns as int8: a = amax / 127, q = rne(clamp(x * (127 / amax))); a block whose amax is below 2^-100 counts as zero.
+/// 32 columns as int8: a = amax / 127, q = rne(clamp(x * (127 / amax))); a block whose amax is below 2^-100 counts as
+/// zero.
 LAMINA_WORD void pack_block(const float* x, int8_t* q, float* fields, int width, int t) {
   const F x0 = load(x), x1 = load(x + 16);
   const I no_sign = set1_int(0x7fffffff);

@@ -73,7 +73,8 @@ double cpu_read_bandwidth(int n_threads) {
       for (uint64_t s : sums) sink += s;
     });
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    best = std::max(best, static_cast<double>(n * sizeof(uint64_t) * static_cast<uint64_t>(n_threads)) / seconds.count());
+    best =
+        std::max(best, static_cast<double>(n * sizeof(uint64_t) * static_cast<uint64_t>(n_threads)) / seconds.count());
   }
   return best;
 }

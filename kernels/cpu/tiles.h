@@ -11,7 +11,7 @@ namespace lamina::cpu {
 /// Up to kMaxTokenTile rows that share one pass over the weights of one expert.
 struct TokenTile {
   uint32_t expert = 0;
-  uint32_t begin = 0;   ///< index of its first row in TileList::rows
+  uint32_t begin = 0;  ///< index of its first row in TileList::rows
   uint32_t count = 0;
   uint32_t slot = 0;    ///< packed tokens before it, padding included
   int width_index = 0;  ///< into kTokenTiles

@@ -22,8 +22,8 @@ struct Matrix {
 
 class Weights {
  public:
-  /// Loads every matrix of the linear ops of `program`, tensor by tensor with all threads; the file's pages are dropped behind.
-  /// Throws Error(kDevice) naming op, tensor and type when a type has no kernel.
+  /// Loads every matrix of the linear ops of `program`, tensor by tensor with all threads; the file's pages are dropped
+  /// behind. Throws Error(kDevice) naming op, tensor and type when a type has no kernel.
   Weights(const Program& program, const gguf::File& file, const Kernels& kernels, Pool& pool, const Progress& progress);
 
   const Matrix& matrix(const Weight& weight) const;

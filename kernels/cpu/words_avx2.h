@@ -6,19 +6,29 @@
 #include <cstring>
 
 #define LAMINA_WORD static inline __attribute__((always_inline))
+#define LAMINA_UNROLL _Pragma("GCC unroll 12")
 
 namespace lamina::cpu {
 namespace {
 
-struct F { __m256 lo, hi; };
-struct I { __m256i lo, hi; };
-struct W { __m256i lo, hi; };
+struct F {
+  __m256 lo, hi;
+};
+struct I {
+  __m256i lo, hi;
+};
+struct W {
+  __m256i lo, hi;
+};
 
 LAMINA_WORD __m128i load16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 
 LAMINA_WORD F set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 LAMINA_WORD F load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
-LAMINA_WORD void store(float* p, F a) { _mm256_storeu_ps(p, a.lo); _mm256_storeu_ps(p + 8, a.hi); }
+LAMINA_WORD void store(float* p, F a) {
+  _mm256_storeu_ps(p, a.lo);
+  _mm256_storeu_ps(p + 8, a.hi);
+}
 LAMINA_WORD F operator+(F a, F b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
 LAMINA_WORD F operator-(F a, F b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
 LAMINA_WORD F operator*(F a, F b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
@@ -83,18 +93,23 @@ LAMINA_WORD W shift_mask(W a, int n, uint32_t mask) {
 }
 LAMINA_WORD W operator|(W a, W b) { return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)}; }
 
-struct Table { __m256i v; };
+struct Table {
+  __m256i v;
+};
 LAMINA_WORD Table load_table(const uint8_t* p) { return {_mm256_broadcastsi128_si256(load16(p))}; }
-LAMINA_WORD W look_up(Table table, W a) { return {_mm256_shuffle_epi8(table.v, a.lo), _mm256_shuffle_epi8(table.v, a.hi)}; }
+LAMINA_WORD W look_up(Table table, W a) {
+  return {_mm256_shuffle_epi8(table.v, a.lo), _mm256_shuffle_epi8(table.v, a.hi)};
+}
 
-/// vpmaddubsw adds two products in 16 bits and saturates for codes above 129: wide codes go through 16-bit products instead.
+/// vpmaddubsw adds two products in 16 bits and saturates for codes above 129: wide codes go through 16-bit products
+/// instead.
 template <bool kWide>
 LAMINA_WORD __m256i dot4_half(__m256i acc, __m256i w, __m256i x) {
   if constexpr (!kWide) {
     return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)));
   } else {
-    const __m256i even = _mm256_madd_epi16(_mm256_and_si256(w, _mm256_set1_epi16(255)),
-                                           _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8));
+    const __m256i even =
+        _mm256_madd_epi16(_mm256_and_si256(w, _mm256_set1_epi16(255)), _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8));
     const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(w, 8), _mm256_srai_epi16(x, 8));
     return _mm256_add_epi32(acc, _mm256_add_epi32(even, odd));
   }

@@ -6,13 +6,20 @@
 #include <cstring>
 
 #define LAMINA_WORD static inline __attribute__((always_inline))
+#define LAMINA_UNROLL _Pragma("GCC unroll 12")
 
 namespace lamina::cpu {
 namespace {
 
-struct F { __m512 v; };
-struct I { __m512i v; };
-struct W { __m512i v; };
+struct F {
+  __m512 v;
+};
+struct I {
+  __m512i v;
+};
+struct W {
+  __m512i v;
+};
 
 LAMINA_WORD __m128i load16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 
@@ -41,7 +48,9 @@ LAMINA_WORD I set1_int(int32_t x) { return {_mm512_set1_epi32(x)}; }
 LAMINA_WORD I load_u8(const uint8_t* p) { return {_mm512_cvtepu8_epi32(load16(p))}; }
 LAMINA_WORD I load_i8(const uint8_t* p) { return {_mm512_cvtepi8_epi32(load16(p))}; }
 LAMINA_WORD I load_u32(const uint32_t* p) { return {_mm512_loadu_si512(p)}; }
-LAMINA_WORD void store_i8(int8_t* p, I a) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v)); }
+LAMINA_WORD void store_i8(int8_t* p, I a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
+}
 LAMINA_WORD I operator+(I a, I b) { return {_mm512_add_epi32(a.v, b.v)}; }
 LAMINA_WORD I operator-(I a, I b) { return {_mm512_sub_epi32(a.v, b.v)}; }
 LAMINA_WORD I operator&(I a, I b) { return {_mm512_and_si512(a.v, b.v)}; }
@@ -61,7 +70,9 @@ LAMINA_WORD W shift_mask(W a, int n, uint32_t mask) {
 }
 LAMINA_WORD W operator|(W a, W b) { return {_mm512_or_si512(a.v, b.v)}; }
 
-struct Table { __m512i v; };
+struct Table {
+  __m512i v;
+};
 LAMINA_WORD Table load_table(const uint8_t* p) { return {_mm512_broadcast_i32x4(load16(p))}; }
 LAMINA_WORD W look_up(Table table, W a) { return {_mm512_shuffle_epi8(table.v, a.v)}; }
 
