@@ -100,6 +100,7 @@ CpuExecutable::BoundLinear CpuExecutable::bind(const LinearOp& op, const Capacit
     const uint64_t used = std::min(w.n_expert, w.n_expert > 1 ? program_.n_expert_used : 1);
     bytes_per_token_ += p.matrix->bytes() / w.n_expert * used;
     bound.out = buffer(product.out).set;
+    bound.products.push_back(p);
   }
   const bool experts = bound.out == RowSet::kPairs;
   const uint32_t rows = experts                         ? capacity.max_rows * program_.n_expert_used
