@@ -18,7 +18,7 @@ constexpr uint64_t kLogitsBytes = uint64_t{64} << 20;
 
 uint32_t choose_context(const EngineOptions& options, const Config& config) {
   const uint32_t model_limit = config.n_ctx_train;
-  const uint32_t asked = options.n_ctx != 0 ? options.n_ctx : std::min(model_limit, kDefaultContext);
+  const uint32_t asked = options.n_ctx != 0 ? options.n_ctx : default_n_ctx(config);
   const uint32_t n_ctx = std::max({asked, options.n_ctx_least, 1u});
   if (n_ctx > model_limit) {
     spdlog::warn("a context of {} is longer than the {} that the model was made for", n_ctx, model_limit);
@@ -47,6 +47,7 @@ Capacity choose_capacity(const EngineOptions& options, const Program& program, u
 Engine::Engine(const std::string& path, std::shared_ptr<Device> device, const EngineOptions& options)
     : device_(std::move(device)), file_(gguf::File::open(path)), pages_(0) {
   LAMINA_CHECK(options.n_batch > 0 && options.n_sequence > 0);
+  for (const std::string& warning : file_.warnings()) spdlog::warn(warning);
   const Config config = read_config(file_);
   if (options.tokenizer) tokenizer_ = Tokenizer::create(file_);
   n_ctx_ = choose_context(options, config);

@@ -13,9 +13,6 @@
 
 namespace lamina {
 
-/// What `-c` is without the flag, for models that could take more.
-constexpr uint32_t kDefaultContext = 4096;
-
 struct EngineOptions {
   uint32_t n_ctx = 0;        ///< positions a sequence may hold; 0: min(the model's context length, 4096)
   uint32_t n_ctx_least = 0;  ///< raises n_ctx to this

@@ -10,16 +10,28 @@
 #include <memory>
 
 namespace lamina {
+namespace {
+
+[[noreturn]] void fail_stdout() {
+  const char* reason = errno != 0 ? std::strerror(errno) : "write error";
+  fail(ErrorKind::kRuntime, "cannot write to standard output: {}", reason);
+}
+
+}  // namespace
+
+void print_stdout(std::string_view text) {
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_stdout();
+}
+
 void write_stdout(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  print_stdout(text);
   flush_stdout();
 }
 
 void flush_stdout() {
   errno = 0;
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-  const int reason = errno;
-  fail(ErrorKind::kRuntime, "cannot write to standard output: {}", reason != 0 ? std::strerror(reason) : "write error");
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) fail_stdout();
 }
 
 std::string read_text(const std::string& path, ErrorKind kind) {

@@ -9,10 +9,14 @@
 
 namespace lamina {
 
-/// Writes `text` to standard output at once. Throws Error(kRuntime) when that fails (a closed pipe, a full disk).
+/// Writes `text` to standard output, into its buffer. Throws Error(kRuntime) when that fails (a closed pipe, a full
+/// disk).
+void print_stdout(std::string_view text);
+
+/// The same, at once: for text that a reader waits for.
 void write_stdout(std::string_view text);
 
-/// Flushes standard output; throws as write_stdout, also for what was printed by other means before.
+/// Flushes standard output; throws as print_stdout, also for what was printed by other means before.
 void flush_stdout();
 
 /// All bytes of the file `path`, or of standard input for "-". Throws Error(kind) when it cannot be read.

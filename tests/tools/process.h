@@ -9,8 +9,8 @@ namespace lamina {
 struct ProcessOptions {
   std::string input = {};                     ///< of standard input
   std::string stdout_path = {};               ///< where standard output goes, e.g. /dev/full; empty: it is caught
-  bool close_stdout = false;             ///< the reader of standard output goes after the first byte
-  int signal_after_output = 0;           ///< sent after the first byte of standard output
+  bool close_stdout = false;                  ///< the reader of standard output goes after the first byte
+  int signal_after_output = 0;                ///< sent after the first byte of standard output
   std::vector<std::string> environment = {};  ///< NAME=VALUE, added
 };
 
