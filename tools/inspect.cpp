@@ -17,6 +17,7 @@
 #include "gguf/file.h"
 #include "model/builder.h"
 #include "model/config.h"
+#include "tools/model_options.h"
 #include "tools/verbs.h"
 
 namespace lamina {
@@ -227,7 +228,7 @@ void print_program(const File& file) {
 }
 
 void inspect(const Options& options) {
-  const File file = File::open(options.model);
+  const File file = File::open(find_model(options.model));
   for (const std::string& warning : file.warnings()) fmt::print(stderr, "lamina: warning: {}\n", warning);
   if (options.program) print_program(file);
   else if (options.json) print_json(file);
@@ -238,8 +239,8 @@ void inspect(const Options& options) {
 
 void add_inspect(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("inspect", "show what a GGUF file holds");
-  verb->add_option("MODEL", options->model, "path of the file")->required();
+  CLI::App* verb = app.add_subcommand("inspect", "Show what a GGUF file holds");
+  verb->add_option("MODEL", options->model, "a GGUF file, or the name of a fetched model")->required();
   verb->add_flag("--tensors", options->tensors, "list the tensors too");
   CLI::Option* json = verb->add_flag("--json", options->json, "print one JSON object with all metadata and tensors");
   verb->add_flag("--program", options->program, "print the model's forward pass instead, one op a line")

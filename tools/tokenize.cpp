@@ -2,7 +2,6 @@
 // In: a text, or with --jsonl one object {"text": ...} a line. Out on stdout: one JSON array of ids a text.
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -12,6 +11,8 @@
 #include "gguf/error.h"
 #include "gguf/file.h"
 #include "model/tokenizer.h"
+#include "tools/model_options.h"
+#include "tools/terminal.h"
 #include "tools/verbs.h"
 
 namespace lamina {
@@ -25,9 +26,7 @@ struct TokenizeArguments {
 void print_ids(const std::vector<int32_t>& ids) {
   fmt::memory_buffer line;
   fmt::format_to(std::back_inserter(line), "[{}]\n", fmt::join(ids, ", "));
-  if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size()) {
-    fail(ErrorKind::kRuntime, "standard output cannot be written");
-  }
+  print_stdout({line.data(), line.size()});
 }
 
 /// The value of "text" in one line of JSON; `name` and `number` say which line it is.
@@ -44,7 +43,7 @@ std::string text_of_line(const std::string& line, const std::string& name, size_
 }
 
 void tokenize(const TokenizeArguments& arguments) {
-  const auto tokenizer = Tokenizer::create(gguf::File::open(arguments.model));
+  const auto tokenizer = Tokenizer::create(gguf::File::open(find_model(arguments.model)));
   if (arguments.jsonl.empty()) {
     print_ids(tokenizer->encode(arguments.text, arguments.encode));
   } else {
@@ -61,15 +60,15 @@ void tokenize(const TokenizeArguments& arguments) {
     }
     if (lines.bad()) fail(ErrorKind::kModel, "{} cannot be read to its end", printable(arguments.jsonl, 200));
   }
-  if (std::fflush(stdout) != 0) fail(ErrorKind::kRuntime, "standard output cannot be written");
+  flush_stdout();
 }
 
 }  // namespace
 
 void add_tokenize(CLI::App& app) {
   auto arguments = std::make_shared<TokenizeArguments>();
-  CLI::App* verb = app.add_subcommand("tokenize", "print the token ids of a text");
-  verb->add_option("MODEL", arguments->model, "a GGUF file")->required();
+  CLI::App* verb = app.add_subcommand("tokenize", "Print the token ids of a text");
+  verb->add_option("MODEL", arguments->model, "a GGUF file, or the name of a fetched model")->required();
   auto* text = verb->add_option("TEXT", arguments->text, "the text");
   auto* jsonl = verb->add_option("--jsonl", arguments->jsonl,
                                  "one {\"text\": ...} a line in, one array of ids a line out; - is stdin");

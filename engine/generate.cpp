@@ -1,0 +1,64 @@
+// One pass: evaluate the prefix, take the best token, append it, say it.
+#include "engine/generate.h"
+
+#include <chrono>
+
+#include "engine/utf8_stream.h"
+
+namespace lamina {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+Generation generate(Session& session, std::vector<int32_t>& tokens, const GenerateOptions& options,
+                    const std::function<void(std::string_view text)>& emit) {
+  using Clock = std::chrono::steady_clock;
+  const Tokenizer& tokenizer = session.engine().tokenizer();
+  Generation result;
+  Utf8Stream text;
+  const auto say = [&](const std::string& complete) {
+    if (!complete.empty()) emit(complete);
+  };
+
+  const auto prompt_start = Clock::now();
+  bool running = session.evaluate(tokens, options.cancel);
+  result.prompt_seconds = seconds_since(prompt_start);
+  result.n_prompt = static_cast<uint32_t>(tokens.size()) - session.n_reused();
+
+  const auto generate_start = Clock::now();
+  while (true) {
+    if (!running) {
+      result.reason = EndReason::kCancelled;
+      break;
+    }
+    if (options.n_predict >= 0 && result.n_generated >= options.n_predict) {
+      result.reason = EndReason::kLimit;
+      break;
+    }
+    const int32_t token = session.argmax();
+    if (tokenizer.is_end(token)) {
+      result.reason = EndReason::kEndToken;
+      break;
+    }
+    tokens.push_back(token);
+    ++result.n_generated;
+    // A model's output may be padded beyond its vocabulary; such tokens have no text.
+    if (token < tokenizer.n_tokens()) say(text.push(tokenizer.piece(token, false)));
+    if (options.n_predict >= 0 && result.n_generated >= options.n_predict) continue;  // needs no further step
+    if (tokens.size() > session.engine().n_ctx()) {
+      result.reason = EndReason::kContext;
+      break;
+    }
+    running = session.evaluate(tokens, options.cancel);
+    if (running) ++result.n_steps;
+  }
+  result.generate_seconds = seconds_since(generate_start);
+  say(text.finish());
+  return result;
+}
+
+}  // namespace lamina

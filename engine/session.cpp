@@ -1,0 +1,128 @@
+// Finds the cached prefix of each feed, then packs what is left into steps until all is done.
+#include "engine/session.h"
+
+#include <algorithm>
+
+#include "gguf/error.h"
+
+namespace lamina {
+
+/// Builds one step after the other from what the feeds still lack, and books what a step has computed.
+class StepPlanner {
+ public:
+  StepPlanner(Engine& engine, std::span<const Feed> feeds) : engine_(engine), feeds_(feeds) {
+    for (const Feed& feed : feeds) check(feed);
+    for (const Feed& feed : feeds) keep_prefix(feed);
+  }
+
+  /// Fills step_ with the next rows; false when nothing is left.
+  bool plan() {
+    step_ = {};
+    parts_.clear();
+    for (size_t i = 0; i < feeds_.size() && step_.token.size() < engine_.max_rows(); ++i) add_rows(i);
+    return !step_.token.empty();
+  }
+
+  void run(const OutputSink& sink) {
+    engine_.run(step_);
+    uint32_t output = 0;
+    for (const Part& part : parts_) {
+      const Feed& feed = feeds_[part.feed];
+      Session& session = *feed.session;
+      for (uint32_t pos = part.first; pos < part.end; ++pos) {
+        session.tokens_.push_back(feed.tokens[pos]);
+        if (pos < feed.first_output) continue;
+        session.logits_ = engine_.logits(output);
+        session.argmax_ = engine_.argmax(output);
+        session.logits_step_ = engine_.n_steps();
+        if (sink) sink(part.feed, pos, session.logits_, session.argmax_);
+        ++output;
+      }
+    }
+  }
+
+ private:
+  /// Rows of the step that belong to tokens [first, end) of a feed.
+  struct Part {
+    size_t feed;
+    uint32_t first, end;
+  };
+
+  void check(const Feed& feed) const {
+    LAMINA_CHECK(&feed.session->engine() == &engine_);
+    if (feed.tokens.size() > engine_.n_ctx()) {
+      fail(ErrorKind::kUsage, "{} tokens do not fit the context of {} (raise it with -c)", feed.tokens.size(),
+           engine_.n_ctx());
+    }
+    for (size_t i = 0; i < feed.tokens.size(); ++i) {
+      if (feed.tokens[i] < 0 || static_cast<uint32_t>(feed.tokens[i]) >= engine_.n_vocab()) {
+        fail(ErrorKind::kModel, "token {} at position {} is outside the vocabulary 0..{}", feed.tokens[i], i,
+             engine_.n_vocab() - 1);
+      }
+    }
+  }
+
+  static void keep_prefix(const Feed& feed) {
+    Session& session = *feed.session;
+    const size_t limit = std::min<size_t>({feed.tokens.size(), session.tokens_.size(), feed.first_output});
+    const auto end = feed.tokens.begin() + static_cast<ptrdiff_t>(limit);
+    const auto differs = std::mismatch(feed.tokens.begin(), end, session.tokens_.begin()).first;
+    session.n_reused_ = static_cast<uint32_t>(differs - feed.tokens.begin());
+    session.rewind(session.n_reused_);
+  }
+
+  void add_rows(size_t i) {
+    const Feed& feed = feeds_[i];
+    Session& session = *feed.session;
+    const auto first = static_cast<uint32_t>(session.tokens_.size());
+    const auto room = static_cast<uint32_t>(engine_.max_rows() - step_.token.size());
+    uint32_t end = std::min(static_cast<uint32_t>(feed.tokens.size()), first + room);
+    const auto output_room = static_cast<uint32_t>(engine_.max_outputs() - step_.outputs.size());
+    end = std::min(end, std::max(first, feed.first_output) + output_room);
+    if (first == end) return;
+
+    session.table_.resize(end);
+    const auto sequence = static_cast<uint32_t>(step_.pages.size());
+    step_.pages.push_back(session.table_.pages());
+    for (uint32_t pos = first; pos < end; ++pos) {
+      if (pos >= feed.first_output) step_.outputs.push_back(static_cast<uint32_t>(step_.token.size()));
+      step_.token.push_back(feed.tokens[pos]);
+      step_.position.push_back(pos);
+      step_.sequence.push_back(sequence);
+    }
+    parts_.push_back({i, first, end});
+  }
+
+  Engine& engine_;
+  std::span<const Feed> feeds_;
+  Step step_;
+  std::vector<Part> parts_;
+};
+
+bool evaluate(Engine& engine, std::span<const Feed> feeds, const OutputSink& sink, const std::atomic<bool>* cancel) {
+  StepPlanner planner(engine, feeds);
+  while (true) {
+    if (cancel != nullptr && cancel->load()) return false;
+    if (!planner.plan()) return true;
+    planner.run(sink);
+  }
+}
+
+bool Session::evaluate(std::span<const int32_t> tokens, const std::atomic<bool>* cancel) {
+  LAMINA_CHECK(!tokens.empty());
+  const Feed feed{this, tokens, static_cast<uint32_t>(tokens.size() - 1)};
+  return lamina::evaluate(engine_, {&feed, 1}, nullptr, cancel);
+}
+
+void Session::rewind(uint32_t n) {
+  if (n >= tokens_.size()) return;
+  tokens_.resize(n);
+  table_.resize(n);
+}
+
+std::span<const float> Session::logits() const {
+  LAMINA_CHECK(logits_step_ != 0 && logits_step_ == engine_.n_steps());
+  return logits_;
+}
+
+}  // namespace lamina

@@ -1,0 +1,64 @@
+// A Session is one timeline of tokens with its keys and values. It is given the full token prefix each time and finds
+// out by itself what of it is cached: it reuses that, rewinds what differs and runs the rest, in steps of at most the
+// engine's rows. Several sessions of one engine run in the same steps through evaluate(); by the promise (design,
+// section 2) their logits are the bits that each would get alone.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace lamina {
+
+class Session {
+ public:
+  explicit Session(Engine& engine) : engine_(engine), table_(engine.pages()) {}
+
+  /// Makes `tokens` the timeline and computes the logits of its last token. Returns false when `cancel` was set
+  /// meanwhile: what was computed until then stays cached. Throws Error(kUsage) when the context is too short,
+  /// Error(kModel) for an id outside the vocabulary.
+  bool evaluate(std::span<const int32_t> tokens, const std::atomic<bool>* cancel = nullptr);
+
+  /// Forgets all but the first `n` tokens.
+  void rewind(uint32_t n);
+
+  /// Highest logit of the last token evaluated (ties to the lowest id), and its logits [n_vocab]; the latter only until
+  /// the engine's next step.
+  int32_t argmax() const { return argmax_; }
+  std::span<const float> logits() const;
+
+  const std::vector<int32_t>& tokens() const { return tokens_; }  ///< those whose keys and values are cached
+  uint32_t n_reused() const { return n_reused_; }                 ///< tokens that the last evaluation found cached
+  Engine& engine() const { return engine_; }
+
+ private:
+  friend class StepPlanner;
+
+  Engine& engine_;
+  PageTable table_;
+  std::vector<int32_t> tokens_;
+  uint32_t n_reused_ = 0;
+  int32_t argmax_ = -1;
+  std::span<const float> logits_;
+  uint64_t logits_step_ = 0;  ///< the engine's step count that made logits_
+};
+
+/// One session's part in an evaluation: its full prefix, and from which token on logits are wanted.
+struct Feed {
+  Session* session = nullptr;
+  std::span<const int32_t> tokens;
+  uint32_t first_output = 0;
+};
+
+/// Receives the logits [n_vocab] and argmax after token `position` of feeds[feed]; positions ascending within a feed.
+using OutputSink = std::function<void(size_t feed, uint32_t position, std::span<const float> logits, int32_t argmax)>;
+
+/// Evaluates several (different) sessions of one engine together: each step takes rows of as many as fit, in the order
+/// of `feeds`. Returns false when `cancel` was set. Errors as in Session::evaluate, before any step has run.
+bool evaluate(Engine& engine, std::span<const Feed> feeds, const OutputSink& sink,
+              const std::atomic<bool>* cancel = nullptr);
+
+}  // namespace lamina

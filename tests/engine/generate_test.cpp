@@ -1,0 +1,88 @@
+// The generation loop on a model whose text is known (tests/make_text_model.py).
+#include "engine/generate.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "engine/bench.h"
+#include "engine/model_label.h"
+#include "tests/reference.h"
+
+namespace lamina {
+namespace {
+
+const std::string kModel = LAMINA_SOURCE_DIR "/tests/data/engine/chains.gguf";
+
+struct Said {
+  Generation how;
+  std::string text;
+};
+
+Said continue_text(Engine& engine, std::string_view prompt, const GenerateOptions& options) {
+  Session session(engine);
+  std::vector<int32_t> tokens = engine.tokenizer().encode(prompt, {.add_special = true, .parse_special = false});
+  Said said;
+  said.how = generate(session, tokens, options, [&](std::string_view text) { said.text += text; });
+  return said;
+}
+
+TEST(Generate, EndsForEachReason) {
+  Engine engine(kModel, make_reference_device(), {.n_ctx = 20});
+  const Said end = continue_text(engine, "a", {});
+  EXPECT_EQ(end.text, "bcdefghij");
+  EXPECT_EQ(end.how.reason, EndReason::kEndToken);
+  EXPECT_EQ(end.how.n_prompt, 2u);
+  EXPECT_EQ(end.how.n_generated, 9u);
+
+  const Said limit = continue_text(engine, "a", {.n_predict = 3});
+  EXPECT_EQ(limit.text, "bcd");
+  EXPECT_EQ(limit.how.reason, EndReason::kLimit);
+  EXPECT_EQ(limit.how.n_steps, 2u);
+
+  const Said context = continue_text(engine, "x", {});
+  EXPECT_EQ(context.how.reason, EndReason::kContext);
+  EXPECT_EQ(context.how.n_prompt + context.how.n_generated, 21u);  // the last one needs no position
+
+  const std::atomic<bool> cancelled = true;
+  EXPECT_EQ(continue_text(engine, "a", {.cancel = &cancelled}).how.reason, EndReason::kCancelled);
+  EXPECT_EQ(continue_text(engine, "a", {.n_predict = 0}).text, "");
+}
+
+TEST(Generate, NeverCutsACharacter) {
+  Engine engine(kModel, make_reference_device(), {.n_ctx = 64});
+  const std::string bad = "\xEF\xBF\xBD";
+  const std::string want[] = {"", bad, bad, "€", "€k", "€k" + bad};
+  for (int n = 0; n < 6; ++n) EXPECT_EQ(continue_text(engine, "k", {.n_predict = n}).text, want[n]) << n;
+  EXPECT_EQ(continue_text(engine, "m", {}).text, bad + "n");
+}
+
+TEST(Bench, NamesItsTests) {
+  EXPECT_EQ((BenchTest{.n_prompt = 512, .n_gen = 0, .n_depth = 0}).name(), "pp512");
+  EXPECT_EQ((BenchTest{.n_prompt = 0, .n_gen = 128, .n_depth = 1024}).name(), "tg128 @ d1024");
+}
+
+TEST(Bench, ReportsAverageAndSampleDeviation) {
+  const Mean mean = mean_of({1, 2, 3, 4});
+  EXPECT_DOUBLE_EQ(mean.average, 2.5);
+  EXPECT_NEAR(mean.deviation, 1.2909944, 1e-6);
+  EXPECT_EQ(mean_of({7}).deviation, 0);
+}
+
+TEST(Bench, TimesEachRepetition) {
+  Engine engine(kModel, make_reference_device(), {.n_ctx = 32, .n_batch = 8, .tokenizer = false});
+  const BenchResult prompt = run_bench(engine, {.n_prompt = 20, .n_gen = 0, .n_depth = 12}, 2, nullptr);
+  EXPECT_EQ(prompt.nanoseconds.size(), 2u);
+  EXPECT_NEAR(prompt.tokens_per_second[0], 20e9 / prompt.nanoseconds[0], 1e-3);
+  EXPECT_EQ(engine.n_steps(), 2u + 3 * 3);  // the depth once; warm-up and two repetitions
+  run_bench(engine, {.n_prompt = 0, .n_gen = 4, .n_depth = 0}, 3, nullptr);
+  EXPECT_EQ(engine.n_steps(), 11u + 1 + 3 * 4);
+}
+
+TEST(ModelLabel, NamesArchitectureSizeAndType) {
+  const gguf::File file = gguf::File::open(kModel);
+  EXPECT_EQ(model_label(file), "llama 98K F16");
+}
+
+}  // namespace
+}  // namespace lamina

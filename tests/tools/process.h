@@ -1,0 +1,24 @@
+// Runs a program and catches what it says. In: arguments, text for its standard input, and how it is to be disturbed.
+// Out: exit code, standard output and standard error apart.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace lamina {
+
+struct ProcessOptions {
+  std::string input = {};                     ///< of standard input
+  std::string stdout_path = {};               ///< where standard output goes, e.g. /dev/full; empty: it is caught
+  bool close_stdout = false;                  ///< the reader of standard output goes after the first byte
+  int signal_after_output = 0;                ///< sent after the first byte of standard output
+  std::vector<std::string> environment = {};  ///< NAME=VALUE, added
+};
+
+struct ProcessResult {
+  int exit_code = -1;  ///< 128 + signal when a signal ended it
+  std::string out, err;
+};
+
+ProcessResult run_process(const std::vector<std::string>& arguments, const ProcessOptions& options = {});
+
+}  // namespace lamina

@@ -1,0 +1,118 @@
+// `lamina run`: continues a text. In: a prompt from -p, -f or standard input. Out: the continuation on standard output
+// and nothing else there; rates and the reason of an early end on standard error.
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "engine/generate.h"
+#include "gguf/error.h"
+#include "tools/model_options.h"
+#include "tools/signal_flag.h"
+#include "tools/terminal.h"
+#include "tools/verbs.h"
+
+namespace lamina {
+namespace {
+
+struct RunOptions {
+  ModelOptions model;
+  std::string prompt, prompt_file;
+  bool has_prompt = false;  ///< -p was given, perhaps empty
+  bool escapes = false;
+  bool parse_special = false;
+  int64_t n_predict = -1;
+};
+
+/// Replaces \n \r \t \\ \' \" ; other backslashes stay.
+std::string unescape(const std::string& text) {
+  constexpr std::string_view kNames = "nrt\\'\"", kValues = "\n\r\t\\'\"";
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const size_t which = text[i] == '\\' && i + 1 < text.size() ? kNames.find(text[i + 1]) : std::string_view::npos;
+    if (which == std::string_view::npos) {
+      out += text[i];
+    } else {
+      out += kValues[which];
+      ++i;
+    }
+  }
+  return out;
+}
+
+std::string read_prompt(const RunOptions& options) {
+  if (options.has_prompt == !options.prompt_file.empty()) {
+    fail(ErrorKind::kUsage, "run: give the prompt with one of -p TEXT, -p - (standard input) or -f FILE");
+  }
+  if (!options.has_prompt) return read_text(options.prompt_file, ErrorKind::kUsage);
+  if (options.prompt == "-") return read_text("-", ErrorKind::kUsage);
+  return options.escapes ? unescape(options.prompt) : options.prompt;
+}
+
+/// Ids of the prompt, with a beginning-of-text token where the model wants one or nothing else is there. No end token,
+/// even where the file asks for one: the text goes on.
+std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const std::string& prompt, bool parse_special) {
+  std::vector<int32_t> tokens = tokenizer.encode(prompt, {.add_special = false, .parse_special = parse_special});
+  const bool wants_bos = tokenizer.adds_bos() || tokens.empty();
+  if (wants_bos && tokenizer.bos() >= 0) tokens.insert(tokens.begin(), tokenizer.bos());
+  if (tokens.empty()) fail(ErrorKind::kUsage, "the prompt is empty, and the model has no token to begin a text with");
+  return tokens;
+}
+
+double rate(uint32_t n, double seconds) { return seconds > 0 ? n / seconds : 0; }
+
+void report(const Generation& result, const Engine& engine, const ModelOptions& options) {
+  if (result.reason == EndReason::kContext && !options.quiet) {
+    fmt::print(stderr, "lamina: the context of {} tokens is full (raise it with -c)\n", engine.n_ctx());
+  }
+  if (options.quiet || !(options.verbose || stderr_is_terminal())) return;
+  fmt::print(stderr, "prompt {} tokens, {:.1f} tokens/s; generated {} tokens, {:.1f} tokens/s\n", result.n_prompt,
+             rate(result.n_prompt, result.prompt_seconds), result.n_generated,
+             rate(result.n_steps, result.generate_seconds));
+}
+
+void run_prompt(const RunOptions& options) {
+  const std::string prompt = read_prompt(options);
+  const auto engine = load_engine(options.model, {});
+  std::vector<int32_t> tokens = prompt_tokens(engine->tokenizer(), prompt, options.parse_special);
+  const SignalFlag signals;
+  Session session(*engine);
+  char last = '\n';
+  const Generation result = generate(session, tokens, {.n_predict = options.n_predict, .cancel = signals.flag()},
+                                     [&last](std::string_view text) {
+                                       last = text.back();
+                                       write_stdout(text);
+                                     });
+  if (last != '\n') write_stdout("\n");
+  report(result, *engine, options.model);
+  if (result.reason == EndReason::kCancelled) signals.check();
+}
+
+}  // namespace
+
+void add_run(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand("run", "Continue a text");
+  const auto options = std::make_shared<RunOptions>();
+  add_model_options(*verb, options->model);
+  add_context_option(*verb, options->model);
+  CLI::Option* prompt = verb->add_option("-p,--prompt", options->prompt, "the text (- : standard input)");
+  verb->add_option("-f,--file", options->prompt_file, "file that holds the text");
+  verb->add_flag("-e,--escape", options->escapes, "replace \\n, \\r, \\t, \\\\, \\' and \\\" in -p");
+  verb->add_option("-n,--n-predict", options->n_predict,
+                   "tokens to make (default -1: until the text or the context ends)")
+      ->check(CLI::Range(int64_t{-1}, int64_t{1} << 40));
+  verb->add_flag("--parse-special", options->parse_special, "control tokens written in the text count as such");
+  verb->add_option("--temp", "temperature; there is only 0 yet: the most probable token each time")
+      ->type_name("0")
+      ->check([](const std::string& value) {
+        return value == "0" || value == "0.0"
+                   ? ""
+                   : "there is only 0 yet, which takes the most probable token, not " + value;
+      });
+  verb->callback([options, prompt] {
+    options->has_prompt = prompt->count() > 0;
+    run_prompt(*options);
+  });
+}
+
+}  // namespace lamina

@@ -1,0 +1,32 @@
+// What the binary says and hears: checked writing to standard output, reading of text from a file or standard input,
+// and a progress line on terminals only.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "gguf/error.h"
+#include "kernels/device.h"
+
+namespace lamina {
+
+/// Writes `text` to standard output, into its buffer. Throws Error(kRuntime) when that fails (a closed pipe, a full
+/// disk).
+void print_stdout(std::string_view text);
+
+/// The same, at once: for text that a reader waits for.
+void write_stdout(std::string_view text);
+
+/// Flushes standard output; throws as print_stdout, also for what was printed by other means before.
+void flush_stdout();
+
+/// All bytes of the file `path`, or of standard input for "-". Throws Error(kind) when it cannot be read.
+std::string read_text(const std::string& path, ErrorKind kind);
+
+/// Shows "loading 41 %" on standard error while weights load and takes the line away at the end; empty when standard
+/// error is no terminal.
+Progress loading_progress();
+
+/// Whether standard error is a terminal.
+bool stderr_is_terminal();
+
+}  // namespace lamina
