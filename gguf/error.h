@@ -1,6 +1,6 @@
-// The two kinds of failure. "The world is wrong" (a file, a flag, memory, a driver) is an Error: one sentence that names the
-// thing, its value and the limit; a verb catches it once and prints one line. "We are wrong" is LAMINA_CHECK: always on, aborts;
-// no input may reach it.
+// The two kinds of failure. "The world is wrong" (a file, a flag, memory, a driver) is an Error: one sentence that
+// names the thing, its value and the limit; a verb catches it once and prints one line. "We are wrong" is LAMINA_CHECK:
+// always on, aborts; no input may reach it.
 #pragma once
 #include <fmt/format.h>
 
@@ -32,15 +32,16 @@ template <class... Args>
   throw Error(kind, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// `text` with control characters, quotes and invalid UTF-8 escaped and cut to `max_bytes`: how strings from files are printed.
+/// `text` with control characters, quotes and invalid UTF-8 escaped and cut to `max_bytes`: how strings from files are
+/// printed.
 std::string printable(std::string_view text, size_t max_bytes = 80);
 
 }  // namespace lamina
 
-#define LAMINA_CHECK(condition)                                                            \
-  do {                                                                                     \
-    if (!(condition)) {                                                                    \
+#define LAMINA_CHECK(condition)                                                                      \
+  do {                                                                                               \
+    if (!(condition)) {                                                                              \
       std::fprintf(stderr, "lamina: internal error at %s:%d: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                        \
-    }                                                                                      \
+      std::abort();                                                                                  \
+    }                                                                                                \
   } while (0)

@@ -1,8 +1,8 @@
 // A GGUF file (v2 or v3, one file or a split set) as read-only views: metadata values and tensors.
 // In: a path. Out: a File, all of whose sizes, offsets and types were checked against the bytes that are there.
-// A file is hostile: every length is checked against what remains before anything is allocated. Strings and tensor data are
-// views into the mapping and live as long as the File.
-// Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+// A file is hostile: every length is checked against what remains before anything is allocated. Strings and tensor data
+// are views into the mapping and live as long as the File. Format:
+// https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,19 @@ namespace lamina::gguf {
 
 /// Type numbers of metadata values, as stored in the file.
 enum class ValueType : uint32_t {
-  kUint8 = 0, kInt8, kUint16, kInt16, kUint32, kInt32, kFloat32, kBool, kString, kArray, kUint64, kInt64, kFloat64
+  kUint8 = 0,
+  kInt8,
+  kUint16,
+  kInt16,
+  kUint32,
+  kInt32,
+  kFloat32,
+  kBool,
+  kString,
+  kArray,
+  kUint64,
+  kInt64,
+  kFloat64
 };
 
 struct Array;
@@ -41,9 +53,9 @@ struct Array {
 /// One tensor: `shape[0]` is the fastest dimension (columns of a weight matrix).
 struct Tensor {
   std::string name;
-  std::vector<uint64_t> shape;        ///< 1 to 4 dimensions, all > 0
-  const Type* type = nullptr;         ///< row of the type table
-  std::span<const std::byte> data;    ///< exactly the bytes that shape and type imply
+  std::vector<uint64_t> shape;      ///< 1 to 4 dimensions, all > 0
+  const Type* type = nullptr;       ///< row of the type table
+  std::span<const std::byte> data;  ///< exactly the bytes that shape and type imply
   uint64_t n_elements() const;
   uint64_t n_cols() const { return shape[0]; }
   uint64_t n_rows() const { return n_elements() / shape[0]; }  ///< all further dimensions together
@@ -51,8 +63,8 @@ struct Tensor {
 
 class File {
  public:
-  /// Maps `path`, and the other parts when it is the first of a split set (-00001-of-0000N.gguf). Throws Error(kModel) with
-  /// one line that names the file, the field and its value.
+  /// Maps `path`, and the other parts when it is the first of a split set (-00001-of-0000N.gguf). Throws Error(kModel)
+  /// with one line that names the file, the field and its value.
   static File open(const std::string& path);
   File(File&&) noexcept;
   File& operator=(File&&) noexcept;
@@ -61,8 +73,8 @@ class File {
   const std::string& path() const;
   size_t n_parts() const;
   uint32_t version() const;
-  uint64_t size_bytes() const;                          ///< all parts together
-  const std::vector<std::string>& warnings() const;     ///< oddities that harm nothing, one sentence each
+  uint64_t size_bytes() const;                       ///< all parts together
+  const std::vector<std::string>& warnings() const;  ///< oddities that harm nothing, one sentence each
   const std::vector<std::pair<std::string, Value>>& metadata() const;  ///< in file order
   const Value* find(std::string_view key) const;                       ///< nullptr when missing
   const std::vector<Tensor>& tensors() const;                          ///< in file order

@@ -20,9 +20,9 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// Reads the tokenizer of `file`: models "llama" (SentencePiece BPE), "gpt2" (byte-level BPE) and "none" (no vocabulary; encode
-  /// throws Error(kModel)). Throws Error(kModel) naming key and value when the metadata are missing or absurd. An unknown
-  /// `tokenizer.ggml.pre` warns and uses the nearest. The tokenizer keeps no reference to `file`.
+  /// Reads the tokenizer of `file`: models "llama" (SentencePiece BPE), "gpt2" (byte-level BPE) and "none" (no
+  /// vocabulary; encode throws Error(kModel)). Throws Error(kModel) naming key and value when the metadata are missing
+  /// or absurd. An unknown `tokenizer.ggml.pre` warns and uses the nearest. The tokenizer keeps no reference to `file`.
   static std::unique_ptr<Tokenizer> create(const gguf::File& file);
 
   /// Ids of `text` (any bytes, NUL and invalid UTF-8 included).
@@ -34,11 +34,11 @@ class Tokenizer {
   /// Text of a sequence: the inverse of encode on valid UTF-8.
   virtual std::string decode(const std::vector<int32_t>& tokens, bool show_special) const = 0;
 
-  virtual int32_t n_tokens() const = 0;           ///< size of the vocabulary, 0 for "none"
-  virtual bool is_end(int32_t token) const = 0;   ///< one of the end-of-generation tokens
-  virtual int32_t bos() const = 0;                ///< -1 when there is none
-  virtual int32_t eos() const = 0;                ///< -1 when there is none
-  virtual bool adds_bos() const = 0;              ///< add_special puts bos first
+  virtual int32_t n_tokens() const = 0;          ///< size of the vocabulary, 0 for "none"
+  virtual bool is_end(int32_t token) const = 0;  ///< one of the end-of-generation tokens
+  virtual int32_t bos() const = 0;               ///< -1 when there is none
+  virtual int32_t eos() const = 0;               ///< -1 when there is none
+  virtual bool adds_bos() const = 0;             ///< add_special puts bos first
 };
 
 }  // namespace lamina

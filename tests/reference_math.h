@@ -1,8 +1,8 @@
 // The scalar functions of a step, as the specification that every CPU kernel mirrors bit by bit: exp, tanh, the gates,
 // sums over a vector, softmax. In: float32. Out: float32 from exactly the IEEE operations written here, in this order,
 // round to nearest even, nothing contracted: `a * b + c` is two roundings, std::fma is one. Every choice is a select,
-// so a vector lane can do it. Greatest errors against double, checked by reference_test.cpp: exp 0.87 ulp over [-87, 88],
-// tanh 1.4 ulp.
+// so a vector lane can do it. Greatest errors against double, checked by reference_test.cpp: exp 0.87 ulp over [-87,
+// 88], tanh 1.4 ulp.
 #pragma once
 #include <algorithm>
 #include <bit>

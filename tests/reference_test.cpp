@@ -403,7 +403,6 @@ TEST(Reference, ArgmaxAndRoutingPreferTheLowestIndexOfEqualValues) {
 
   Program plain;
   finish(plain, add_embed(plain, model.weight("embd")));
-  plain.ops.push_back(ArgmaxOp{.logits = plain.logits});
   const std::unique_ptr<Executable> executable = compile(*make_reference_device(), plain, model);
   executable->run(one_sequence({0}));
   EXPECT_EQ(executable->argmax(0), 1);

@@ -76,6 +76,11 @@ void TinyModel::add(const std::string& name, const std::vector<uint64_t>& shape,
   builder_.tensor(name, shape, static_cast<uint32_t>(gguf::TypeId::kF32), bytes_of(values.data(), values.size() * 4));
 }
 
+void TinyModel::add_bytes(const std::string& name, std::string_view type, const std::vector<uint64_t>& shape,
+                          const std::string& bytes) {
+  builder_.tensor(name, shape, static_cast<uint32_t>(gguf::find_type(type)->id), bytes);
+}
+
 void TinyModel::open() { file_ = gguf::File::open(folder_.write("tiny.gguf", builder_.build().bytes)); }
 
 const gguf::Tensor& TinyModel::tensor(const std::string& name) const {
@@ -134,6 +139,7 @@ void finish(Program& program, Buf result) {
   program.n_vocab = program.buffers[result].width;
   program.logits = add_buffer(program, "logits", program.n_vocab, RowSet::kOutputs);
   program.ops.push_back(SelectOp{.in = result, .out = program.logits});
+  program.ops.push_back(ArgmaxOp{.logits = program.logits});
 }
 
 Step one_sequence(const std::vector<int32_t>& token) {

@@ -27,6 +27,10 @@ class TinyModel {
   /// An F32 tensor with the given contents.
   void add(const std::string& name, const std::vector<uint64_t>& shape, const std::vector<float>& values);
 
+  /// A tensor with the given bytes.
+  void add_bytes(const std::string& name, std::string_view type, const std::vector<uint64_t>& shape,
+                 const std::string& bytes);
+
   /// Writes and opens the file; all tensors must have been added.
   void open();
 
@@ -61,7 +65,7 @@ Buf add_embed(Program& program, const Weight& table);
 /// Adds a product without an epilogue into a new buffer.
 Buf add_product(Program& program, Buf in, const Weight& weight, RowSet rows = RowSet::kTokens);
 
-/// Makes a buffer of tokens the program's result: select, then logits.
+/// Makes a buffer of tokens the program's result: select, then argmax.
 void finish(Program& program, Buf result);
 
 /// A step of tokens `token` at positions 0.. of one sequence, all of whose rows are outputs. Page i of the sequence is

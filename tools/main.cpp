@@ -1,5 +1,8 @@
-// The `lamina` binary: parses the command line, runs one verb, turns errors into one line and an exit code (design, section 6).
+// The `lamina` binary: parses the command line, runs one verb, turns errors into one line and an exit code (design,
+// section 6).
 #include <fmt/format.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include <cstdio>
 #include <new>
@@ -8,6 +11,8 @@
 #include "tools/verbs.h"
 
 int main(int argc, char** argv) {
+  spdlog::set_default_logger(spdlog::stderr_color_st("lamina"));  // stdout is for results
+  spdlog::set_pattern("lamina: %^%l%$: %v");
   CLI::App app{"lamina runs quantised language models from GGUF files", "lamina"};
   app.set_version_flag("--version", "lamina " LAMINA_VERSION);
   app.require_subcommand(0, 1);

@@ -1,5 +1,5 @@
-// The verbs of the `lamina` binary. Each `add_*` registers one subcommand with its options; its callback does the work and
-// throws lamina::Error on failure. One file per verb.
+// The verbs of the `lamina` binary. Each `add_*` registers one subcommand with its options; its callback does the work
+// and throws lamina::Error on failure. One file per verb.
 #pragma once
 #include <CLI/CLI.hpp>
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "gguf/type.h"
+#include "gguf/type_table.h"
 #include "kernels/planes.h"
 
 namespace lamina::cpu {
@@ -16,6 +16,8 @@ constexpr uint32_t kSplitPositions = 512;
 
 /// Widths of token tiles that kernels exist for; a tile of n tokens is padded to the next.
 constexpr int kTokenTiles[] = {1, 2, 4, 8, 12};
+constexpr int kWidthCount = 5;
+constexpr size_t kFormCount = gguf::kForms.size();
 
 /// Per 32 columns and token, float32: what a quantised product needs beside the int8 codes q.
 enum PackField {
@@ -56,6 +58,7 @@ struct NormArgs {
   float eps = 0;
   const float* weight = nullptr;   ///< [n] or nullptr
   const float* bias = nullptr;     ///< [n] or nullptr
+  uint32_t n_weight = 0;           ///< over heads: values in weight and bias, one head's or all heads'
 };
 
 enum class Gate : uint8_t { kSilu, kGelu, kRelu };
@@ -77,8 +80,9 @@ struct AttendArgs {
 struct Kernels {
   const char* isa;
 
-  /// The product kernel for a weight type and a token tile width; nullptr when there is none.
-  MatmulFn (*matmul)(const gguf::Type& type, int width);
+  /// Product kernels by plane form (index into gguf::kForms) or float type, and token tile width (index into kTokenTiles).
+  MatmulFn quant[kFormCount][kWidthCount];
+  MatmulFn f32[kWidthCount], f16[kWidthCount], bf16[kWidthCount];
 
   /// Stores 16 rows of a product through its epilogue.
   void (*finish)(const float* acc, const Epilogue& epilogue, float* out);
@@ -120,5 +124,6 @@ struct Kernels {
 extern const Kernels kScalarKernels;
 extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
+extern const MatmulFn kAvx512Bf16[kWidthCount];  ///< replaces kAvx512Kernels.bf16 where the CPU has AVX512_BF16
 
 }  // namespace lamina::cpu

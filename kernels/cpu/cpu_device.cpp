@@ -1,0 +1,53 @@
+// The CPU device: picks kernels and threads, compiles programs.
+#include "kernels/cpu/cpu_device.h"
+
+#include <algorithm>
+
+#include "gguf/error.h"
+#include "kernels/cpu/executable.h"
+
+namespace lamina {
+
+namespace {
+
+cpu::Kernels kernels_of(const std::string& isa) {
+  if (isa == "scalar") return cpu::kScalarKernels;
+  if (isa == "avx2") return cpu::kAvx2Kernels;
+  cpu::Kernels kernels = cpu::kAvx512Kernels;
+  if (__builtin_cpu_supports("avx512bf16")) std::copy(std::begin(cpu::kAvx512Bf16), std::end(cpu::kAvx512Bf16), kernels.bf16);
+  return kernels;
+}
+
+class CpuDevice : public Device {
+ public:
+  CpuDevice(const std::string& isa, int n_threads) : kernels_(kernels_of(isa)), pool_(n_threads) {}
+
+  std::string name() const override { return "cpu"; }
+
+  std::unique_ptr<Executable> compile(const Program& program, const gguf::File& file, const Capacity& capacity,
+                                      const Progress& progress) override {
+    return std::make_unique<cpu::CpuExecutable>(program, file, capacity, kernels_, pool_, progress);
+  }
+
+ private:
+  const cpu::Kernels kernels_;
+  cpu::Pool pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_cpu_device(const CpuOptions& options) {
+  const std::string isa = options.isa.empty() ? cpu_isa() : options.isa;
+  const std::vector<std::string> isas = cpu_isas();
+  if (std::find(isas.begin(), isas.end(), isa) == isas.end()) {
+    fail(ErrorKind::kUsage, "instruction set '{}' is not one of this CPU's: {}", printable(isa), fmt::join(isas, ", "));
+  }
+  constexpr int kMostThreads = 1024;
+  const int n_threads = options.n_threads == 0 ? cpu_threads() : options.n_threads;
+  if (n_threads < 1 || n_threads > kMostThreads) {
+    fail(ErrorKind::kUsage, "{} threads: expected 1 to {}", n_threads, kMostThreads);
+  }
+  return std::make_unique<CpuDevice>(isa, n_threads);
+}
+
+}  // namespace lamina

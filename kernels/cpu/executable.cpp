@@ -1,0 +1,158 @@
+// Binds a program to memory and kernels, and runs steps. The ops themselves: ops.cpp, linear.cpp.
+#include "kernels/cpu/executable.h"
+
+#include <algorithm>
+
+#include "gguf/error.h"
+
+namespace lamina::cpu {
+
+namespace {
+
+uint32_t padded(uint32_t n) { return (n + kRowTile - 1) / kRowTile * kRowTile; }
+
+/// Slack behind the KV pages: attention loads 16 values at a time.
+constexpr uint64_t kOverrun = 64;
+
+}  // namespace
+
+CpuExecutable::CpuExecutable(const Program& program, const gguf::File& file, const Capacity& capacity,
+                             const Kernels& kernels, Pool& pool, const Progress& progress)
+    : program_(program), kernels_(kernels), pool_(pool), weights_(program_, file, kernels, pool, progress) {
+  const uint32_t pairs = capacity.max_rows * program_.n_expert_used;
+  uint32_t widest = 0;
+  for (const Buffer& b : program_.buffers) {
+    const uint32_t rows = b.rows == RowSet::kTokens ? capacity.max_rows : b.rows == RowSet::kPairs ? pairs : capacity.max_outputs;
+    const uint32_t stride = padded(b.width);
+    buffers_.push_back({Memory(uint64_t{rows} * stride * sizeof(float), "activations"), b.width, stride, b.rows});
+    widest = std::max(widest, stride);
+  }
+  for (const KvShape& shape : program_.kv) {
+    LayerKv layer;
+    layer.k_stride = size_t{shape.n_head_kv} * shape.head_dim_k * kPagePositions;
+    layer.v_stride = size_t{shape.n_head_kv} * shape.head_dim_v * kPagePositions;
+    layer.k = Memory(capacity.n_pages * layer.k_stride * sizeof(uint16_t) + kOverrun, "the KV cache");
+    layer.v = Memory(capacity.n_pages * layer.v_stride * sizeof(uint16_t) + kOverrun, "the KV cache");
+    kv_.push_back(std::move(layer));
+  }
+
+  linears_.resize(program_.ops.size());
+  norms_.resize(2 * program_.ops.size());
+  size_t n_counters = 0;
+  for (size_t i = 0; i < program_.ops.size(); i++) {
+    const Op& op = program_.ops[i];
+    if (const auto* linear = std::get_if<LinearOp>(&op)) {
+      linears_[i] = bind(*linear, capacity);
+      linears_[i].counter = n_counters++;
+    } else if (const auto* norm = std::get_if<NormOp>(&op)) {
+      norms_[2 * i] = bind(norm->norm, buffer(norm->in).width);
+    } else if (const auto* append = std::get_if<AppendOp>(&op)) {
+      const uint32_t head_dim = program_.kv[append->layer].head_dim_k;
+      if (append->q_norm) norms_[2 * i] = bind(*append->q_norm, head_dim);
+      if (append->k_norm) norms_[2 * i + 1] = bind(*append->k_norm, head_dim);
+    } else if (std::holds_alternative<AttendOp>(op)) {
+      linears_[i].counter = n_counters++;
+    }
+  }
+  counters_ = std::vector<Counter>(n_counters);
+  packed_.allocate();
+  // A thread's scratch holds one row of any buffer, the accumulators of a matmul call, or two rows of attention.
+  scratch_stride_ = 2 * size_t{widest} + kMaxRowTiles * kMaxTokenTile * kRowTile;
+  scratch_ = Memory(static_cast<size_t>(pool.size()) * scratch_stride_ * sizeof(float), "activations");
+  for (const Rope& rope : program_.ropes) {
+    cosines_.emplace_back(rope.inv_freq.size() * capacity.max_rows);
+    sines_.emplace_back(rope.inv_freq.size() * capacity.max_rows);
+  }
+  chosen_.resize(pairs);
+  expert_weights_.resize(pairs);
+  argmax_.resize(capacity.max_outputs);
+}
+
+NormArgs CpuExecutable::bind(const Norm& norm, uint32_t n) {
+  const uint32_t n_weight = norm.weight ? norm.weight.n : n;
+  LAMINA_CHECK(n_weight % n == 0);  // over heads: one weight for each head, or the same for all
+  return {norm.kind == NormKind::kLayer, norm.eps, weights_.vector(norm.weight, n_weight),
+          weights_.vector(norm.bias, norm.bias ? norm.bias.n : n), n_weight};
+}
+
+CpuExecutable::BoundLinear CpuExecutable::bind(const LinearOp& op, const Capacity& capacity) {
+  BoundLinear bound;
+  bound.n_cols = buffer(op.in).width;
+  if (op.norm) bound.norm = bind(*op.norm, bound.n_cols);
+  for (const Product& product : op.products) {
+    const Weight& w = product.weight;
+    LAMINA_CHECK(w.n_cols == bound.n_cols && w.n_rows == buffer(product.out).width);
+    BoundProduct p;
+    p.product = &product;
+    p.matrix = &weights_.matrix(w);
+    p.scale = weights_.vector(product.scale, 1, w.n_expert);
+    p.bias = weights_.vector(product.bias, w.n_rows, w.n_expert);
+    p.bias_stride = padded(w.n_rows);
+    p.n_row_tiles = p.bias_stride / kRowTile;
+    bound.n_row_tiles += p.n_row_tiles;
+    const gguf::Type& type = *w.tensor->type;
+    bound.quant |= type.kind == gguf::TypeKind::kQuant;
+    bound.pairs |= type.id == gguf::TypeId::kBF16;
+    bound.floats |= type.id == gguf::TypeId::kF32 || type.id == gguf::TypeId::kF16;
+    // A token reads every dense weight, and of the experts the chosen ones.
+    const uint64_t used = std::min(w.n_expert, w.n_expert > 1 ? program_.n_expert_used : 1);
+    bytes_per_token_ += p.matrix->bytes() / w.n_expert * used;
+    bound.out = buffer(product.out).set;
+  }
+  const bool experts = bound.out == RowSet::kPairs;
+  const uint32_t rows = experts                           ? capacity.max_rows * program_.n_expert_used
+                        : bound.out == RowSet::kOutputs ? capacity.max_outputs
+                                                          : capacity.max_rows;
+  packed_.reserve(PackedRows::slots(rows, experts), bound.n_cols, bound.quant, bound.floats, bound.pairs);
+  return bound;
+}
+
+void CpuExecutable::run(const Step& step) {
+  step_ = &step;
+  const auto rows = static_cast<uint32_t>(step.token.size()), outputs = static_cast<uint32_t>(step.outputs.size());
+  if (token_tiles_.rows.size() != rows) token_tiles_.set_identity(rows);
+  if (output_tiles_.rows.size() != outputs) output_tiles_.set_identity(outputs);
+  for (Counter& counter : counters_) counter.next.store(0, std::memory_order_relaxed);
+  pool_.run([this](int thread) { walk(thread); });
+  step_ = nullptr;
+}
+
+void CpuExecutable::walk(int thread) {
+  rotations(thread);
+  for (size_t i = 0; i < program_.ops.size(); i++) {
+    std::visit([&](const auto& op) { run_op(op, i, thread); }, program_.ops[i]);
+    pool_.barrier();
+  }
+}
+
+std::span<const float> CpuExecutable::logits(uint32_t i) {
+  return {buffer(program_.logits).row(i), program_.n_vocab};
+}
+
+uint64_t CpuExecutable::memory_bytes() const {
+  uint64_t n = weights_.bytes() + packed_.bytes() + scratch_.bytes();
+  for (const Rows& rows : buffers_) n += rows.memory.bytes();
+  for (const LayerKv& layer : kv_) n += layer.k.bytes() + layer.v.bytes();
+  return n;
+}
+
+uint32_t CpuExecutable::n_rows(RowSet set) const {
+  const auto tokens = static_cast<uint32_t>(step_->token.size());
+  switch (set) {
+    case RowSet::kTokens: return tokens;
+    case RowSet::kPairs: return tokens * program_.n_expert_used;
+    case RowSet::kOutputs: return static_cast<uint32_t>(step_->outputs.size());
+  }
+  return 0;
+}
+
+const TileList& CpuExecutable::tiles(RowSet set) const {
+  return set == RowSet::kTokens ? token_tiles_ : set == RowSet::kPairs ? pair_tiles_ : output_tiles_;
+}
+
+std::pair<uint32_t, uint32_t> CpuExecutable::share(uint32_t n, int thread) const {
+  const auto t = static_cast<uint64_t>(thread), all = static_cast<uint64_t>(pool_.size());
+  return {static_cast<uint32_t>(n * t / all), static_cast<uint32_t>(n * (t + 1) / all)};
+}
+
+}  // namespace lamina::cpu

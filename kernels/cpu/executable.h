@@ -1,0 +1,120 @@
+// A program bound to the CPU: every thread walks the list of ops, does its share of each and meets the others at barriers.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/pool.h"
+#include "kernels/cpu/tiles.h"
+#include "kernels/cpu/weights.h"
+#include "kernels/device.h"
+#include "kernels/memory.h"
+
+namespace lamina::cpu {
+
+class CpuExecutable : public Executable {
+ public:
+  CpuExecutable(const Program& program, const gguf::File& file, const Capacity& capacity, const Kernels& kernels,
+                Pool& pool, const Progress& progress);
+
+  void run(const Step& step) override;
+  std::span<const float> logits(uint32_t i) override;
+  int32_t argmax(uint32_t i) override { return argmax_[i]; }
+  uint64_t weight_bytes_per_token() const override { return bytes_per_token_; }
+  uint64_t memory_bytes() const override;
+
+ private:
+  /// A buffer of the program: rows of `stride` floats, padded to 16.
+  struct Rows {
+    Memory memory;
+    uint32_t width = 0, stride = 0;
+    RowSet set = RowSet::kTokens;
+    float* row(uint64_t i) const { return memory.as<float>() + i * stride; }
+  };
+
+  /// Counters from which threads draw work items, reset before a step; each phase that draws has its own.
+  struct alignas(64) Counter {
+    std::atomic<uint32_t> next{0};
+  };
+
+  struct BoundProduct {
+    const Matrix* matrix = nullptr;
+    const float* scale = nullptr;   ///< one an expert, 16 apart
+    const float* bias = nullptr;    ///< [n_expert][bias_stride]
+    uint32_t bias_stride = 0;
+    uint32_t n_row_tiles = 0;
+    const Product* product = nullptr;
+  };
+
+  struct BoundLinear {
+    NormArgs norm;
+    RowSet out = RowSet::kTokens;  ///< row set of all outputs
+    uint32_t n_cols = 0;
+    bool quant = false, floats = false, pairs = false;  ///< forms of the input that the weights want
+    std::vector<BoundProduct> products;
+    uint32_t n_row_tiles = 0;  ///< of all products
+    size_t counter = 0;  ///< into counters_; used by AttendOp too
+  };
+
+  struct LayerKv {
+    Memory k, v;
+    size_t k_stride = 0, v_stride = 0;  ///< elements of one page
+  };
+
+  BoundLinear bind(const LinearOp& op, const Capacity& capacity);
+  NormArgs bind(const Norm& norm, uint32_t n);
+
+  /// The part [begin, end) of n items that is this thread's.
+  std::pair<uint32_t, uint32_t> share(uint32_t n, int thread) const;
+
+  // One op, done by all threads; walk() puts a barrier behind it.
+  void walk(int thread);
+  void rotations(int thread);
+  void run_op(const EmbedOp& op, size_t index, int thread);
+  void run_op(const LinearOp& op, size_t index, int thread);
+  void run_op(const NormOp& op, size_t index, int thread);
+  void run_op(const AppendOp& op, size_t index, int thread);
+  void run_op(const AttendOp& op, size_t index, int thread);
+  void run_op(const RouteOp& op, size_t index, int thread);
+  void run_op(const CombineOp& op, size_t index, int thread);
+  void run_op(const SelectOp& op, size_t index, int thread);
+  void run_op(const ArgmaxOp& op, size_t index, int thread);
+
+  void pack_input(const LinearOp& op, const BoundLinear& bound, const TileList& tiles, int thread);
+  void multiply(const BoundLinear& bound, const TileList& tiles, uint32_t first, uint32_t last, int thread);
+  void finish(const BoundProduct& p, uint32_t expert, uint32_t row_tile, uint32_t row, const float* acc);
+  void choose_experts(const RouteOp& op, uint32_t row, float* p);
+  void group_pairs(uint32_t n_expert);
+
+  uint32_t n_rows(RowSet set) const;
+  const TileList& tiles(RowSet set) const;
+  const Rows& buffer(Buf i) const { return buffers_[static_cast<size_t>(i)]; }
+  float* scratch(int thread) const { return scratch_.as<float>() + static_cast<size_t>(thread) * scratch_stride_; }
+
+  const Program program_;
+  const Kernels& kernels_;
+  Pool& pool_;
+  Weights weights_;
+  std::vector<Rows> buffers_;
+  std::vector<LayerKv> kv_;
+  std::vector<BoundLinear> linears_;   ///< by op index; empty for other ops
+  std::vector<NormArgs> norms_;        ///< two a op: NormOp's norm, or AppendOp's q_norm and k_norm
+  PackedRows packed_;
+  Memory scratch_;
+  size_t scratch_stride_ = 0;  ///< floats a thread
+  std::vector<Counter> counters_;
+  uint64_t bytes_per_token_ = 0;
+
+  // State of one step.
+  const Step* step_ = nullptr;
+  TileList token_tiles_, output_tiles_, pair_tiles_;
+  std::vector<std::vector<float>> cosines_, sines_;  ///< by rope: [rows][n_pairs]
+  std::vector<uint32_t> chosen_;                     ///< [rows][n_expert_used], ascending
+  std::vector<float> expert_weights_;                ///< [rows][n_expert_used]
+  std::vector<int32_t> argmax_;
+};
+
+}  // namespace lamina::cpu

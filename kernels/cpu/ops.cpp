@@ -1,0 +1,203 @@
+// The ops of a step on the CPU, other than linear ones: each thread does its share of rows or heads.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "gguf/error.h"
+#include "kernels/cpu/executable.h"
+
+namespace lamina::cpu {
+
+/// cos and sin of every row's angles: range reduction in double, rounded to float32 once.
+void CpuExecutable::rotations(int thread) {
+  const auto [begin, end] = share(n_rows(RowSet::kTokens), thread);
+  for (size_t r = 0; r < program_.ropes.size(); r++) {
+    const Rope& rope = program_.ropes[r];
+    const size_t n = rope.inv_freq.size();
+    for (uint32_t row = begin; row < end; row++) {
+      for (size_t i = 0; i < n; i++) {
+        const double angle = step_->position[row] * rope.inv_freq[i];
+        cosines_[r][row * n + i] = static_cast<float>(std::cos(angle) * rope.magnitude);
+        sines_[r][row * n + i] = static_cast<float>(std::sin(angle) * rope.magnitude);
+      }
+    }
+  }
+}
+
+void CpuExecutable::run_op(const EmbedOp& op, size_t, int thread) {
+  const auto read = [this](const Weight& table, uint32_t row, float* out) {
+    if (const Planes* planes = weights_.whole(table.tensor)) return planes->decode_row(row, out);
+    const gguf::Type& type = *table.tensor->type;
+    const uint64_t bytes = uint64_t{table.n_cols} / type.block * type.bytes;
+    gguf::dequantize(type, table.tensor->data.data() + row * bytes, table.n_cols, out);
+  };
+  const auto [begin, end] = share(n_rows(RowSet::kTokens), thread);
+  const uint32_t n = buffer(op.out).width;
+  for (uint32_t row = begin; row < end; row++) {
+    float* x = buffer(op.out).row(row);
+    read(op.table, static_cast<uint32_t>(step_->token[row]), x);
+    if (op.scale != 1.0f) kernels_.scale(x, op.scale, n, x);
+    if (op.positions) {
+      read(*op.positions, step_->position[row], scratch(thread));
+      kernels_.add(x, scratch(thread), n, x);
+    }
+  }
+}
+
+void CpuExecutable::run_op(const NormOp& op, size_t index, int thread) {
+  const Rows& in = buffer(op.in);
+  const auto [begin, end] = share(n_rows(in.set), thread);
+  for (uint32_t row = begin; row < end; row++) {
+    const float* residual = op.residual != kNoBuf ? buffer(op.residual).row(row) : nullptr;
+    kernels_.norm(in.row(row), in.width, norms_[2 * index], residual, buffer(op.out).row(row));
+  }
+}
+
+void CpuExecutable::run_op(const AppendOp& op, size_t index, int thread) {
+  const KvShape& shape = program_.kv[op.layer];
+  const LayerKv& layer = kv_[op.layer];
+  const uint32_t dim_k = shape.head_dim_k, dim_v = shape.head_dim_v, n_heads = op.n_head + shape.n_head_kv;
+  const auto prepare = [&](float* head, uint32_t h, const std::optional<Norm>& norm, NormArgs args, uint32_t row) {
+    if (norm) {
+      const uint32_t at = h * dim_k % args.n_weight;  // a weight may cover one head or all of them
+      if (args.weight != nullptr) args.weight += at;
+      if (args.bias != nullptr) args.bias += at;
+      kernels_.norm(head, dim_k, args, nullptr, head);
+    }
+    if (op.rope >= 0) {
+      const auto r = static_cast<size_t>(op.rope);
+      const size_t n = program_.ropes[r].inv_freq.size();
+      kernels_.rotate(head, static_cast<uint32_t>(n), program_.ropes[r].pairs == RopePairs::kHalves,
+                      cosines_[r].data() + row * n, sines_[r].data() + row * n);
+    }
+  };
+  const auto [begin, end] = share(n_rows(RowSet::kTokens) * n_heads, thread);
+  for (uint32_t item = begin; item < end; item++) {
+    const uint32_t row = item / n_heads, h = item % n_heads;
+    if (h < op.n_head) {
+      prepare(buffer(op.q).row(row) + h * dim_k, h, op.q_norm, norms_[2 * index], row);
+      continue;
+    }
+    const uint32_t head = h - op.n_head, position = step_->position[row], at = position % kPagePositions;
+    const uint32_t page = step_->pages[step_->sequence[row]][position / kPagePositions];
+    float* k = buffer(op.k).row(row) + head * dim_k;
+    prepare(k, head, op.k_norm, norms_[2 * index + 1], row);
+    kernels_.store_f16(k, dim_k, layer.k.as<uint16_t>() + page * layer.k_stride + head * dim_k * kPagePositions + at,
+                       kPagePositions);
+    kernels_.store_f16(buffer(op.v).row(row) + head * dim_v, dim_v,
+                       layer.v.as<uint16_t>() + page * layer.v_stride + (head * kPagePositions + at) * dim_v, 1);
+  }
+}
+
+void CpuExecutable::run_op(const AttendOp& op, size_t index, int thread) {
+  const KvShape& shape = program_.kv[op.layer];
+  const LayerKv& layer = kv_[op.layer];
+  const uint32_t group = op.n_head / shape.n_head_kv, n_items = n_rows(RowSet::kTokens) * op.n_head;
+  AttendArgs args;
+  args.k_page_stride = layer.k_stride;
+  args.v_page_stride = layer.v_stride;
+  args.head_dim_k = shape.head_dim_k;
+  args.head_dim_v = shape.head_dim_v;
+  args.scale = op.scale;
+  args.softcap = op.softcap;
+  args.scratch = scratch(thread);
+  std::atomic<uint32_t>& next = counters_[linears_[index].counter].next;
+  for (uint32_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < n_items;) {
+    const uint32_t row = item / op.n_head, h = item % op.n_head, kv = h / group;
+    args.q = buffer(op.q).row(row) + h * shape.head_dim_k;
+    args.out = buffer(op.out).row(row) + h * shape.head_dim_v;
+    args.k_pages = layer.k.as<uint16_t>() + kv * shape.head_dim_k * kPagePositions;
+    args.v_pages = layer.v.as<uint16_t>() + kv * shape.head_dim_v * kPagePositions;
+    args.page_table = step_->pages[step_->sequence[row]].data();
+    args.last = step_->position[row] + 1;
+    args.first = op.window != 0 && args.last > op.window ? args.last - op.window : 0;
+    kernels_.attend(args);
+  }
+}
+
+void CpuExecutable::run_op(const RouteOp& op, size_t, int thread) {
+  const auto [begin, end] = share(n_rows(RowSet::kTokens), thread);
+  for (uint32_t row = begin; row < end; row++) choose_experts(op, row, scratch(thread));
+  pool_.barrier();
+  if (thread == 0) group_pairs(op.n_expert);
+}
+
+void CpuExecutable::choose_experts(const RouteOp& op, uint32_t row, float* p) {
+  const uint32_t n = op.n_expert, used = op.n_used;
+  const float* logits = buffer(op.logits).row(row);
+  if (op.gating == Gating::kSoftmax) {
+    kernels_.softmax(logits, n, p);
+  } else if (op.gating == Gating::kSigmoid) {
+    kernels_.sigmoid(logits, n, p);
+  } else {
+    std::copy_n(logits, n, p);
+  }
+  uint32_t* chosen = chosen_.data() + size_t{row} * used;
+  float* weight = expert_weights_.data() + size_t{row} * used;
+  // The `used` highest, the lower index of equals first; a selection of few from few.
+  for (uint32_t i = 0; i < used; i++) {
+    int64_t best = -1;
+    for (uint32_t e = 0; e < n; e++) {
+      if (std::find(chosen, chosen + i, e) != chosen + i) continue;
+      if (best < 0 || p[e] > p[best]) best = e;
+    }
+    chosen[i] = static_cast<uint32_t>(best);
+  }
+  std::sort(chosen, chosen + used);
+  for (uint32_t i = 0; i < used; i++) weight[i] = p[chosen[i]];
+  if (op.gating == Gating::kSoftmaxOfChosen) kernels_.softmax(weight, used, weight);
+  if (op.normalize) {
+    constexpr float kLeastSum = 6.103515625e-5f;  // 2^-14, the least normal float16
+    const float total = std::max(kernels_.sum(weight, used), kLeastSum);
+    for (uint32_t i = 0; i < used; i++) weight[i] = weight[i] / total;
+  }
+  if (op.scale != 1.0f) kernels_.scale(weight, op.scale, used, weight);
+}
+
+/// Orders the (token, expert) pairs by expert and cuts them into tiles.
+void CpuExecutable::group_pairs(uint32_t n_expert) {
+  const uint32_t n = n_rows(RowSet::kPairs);
+  pair_tiles_.clear();
+  std::vector<std::vector<uint32_t>> by_expert(n_expert);
+  for (uint32_t pair = 0; pair < n; pair++) by_expert[chosen_[pair]].push_back(pair);
+  for (uint32_t e = 0; e < n_expert; e++) {
+    const auto begin = static_cast<uint32_t>(pair_tiles_.rows.size());
+    pair_tiles_.rows.insert(pair_tiles_.rows.end(), by_expert[e].begin(), by_expert[e].end());
+    pair_tiles_.add_tiles(e, begin);
+  }
+}
+
+void CpuExecutable::run_op(const CombineOp& op, size_t, int thread) {
+  const auto [begin, end] = share(n_rows(RowSet::kTokens), thread);
+  const uint32_t n = buffer(op.out).width;
+  float* y = scratch(thread);
+  for (uint32_t row = begin; row < end; row++) {
+    std::fill_n(y, n, 0.0f);
+    for (uint32_t i = 0; i < op.n_used; i++) {
+      const size_t pair = size_t{row} * op.n_used + i;
+      kernels_.axpy(expert_weights_[pair], buffer(op.in).row(pair), n, y);
+    }
+    float* out = buffer(op.out).row(row);
+    if (op.residual != kNoBuf) {
+      kernels_.add(y, buffer(op.residual).row(row), n, out);
+    } else {
+      std::copy_n(y, n, out);
+    }
+  }
+}
+
+void CpuExecutable::run_op(const SelectOp& op, size_t, int thread) {
+  const auto [begin, end] = share(n_rows(RowSet::kOutputs), thread);
+  for (uint32_t i = begin; i < end; i++) {
+    std::copy_n(buffer(op.in).row(step_->outputs[i]), buffer(op.in).width, buffer(op.out).row(i));
+  }
+}
+
+void CpuExecutable::run_op(const ArgmaxOp& op, size_t, int thread) {
+  const auto [begin, end] = share(n_rows(RowSet::kOutputs), thread);
+  for (uint32_t i = begin; i < end; i++) {
+    argmax_[i] = static_cast<int32_t>(kernels_.argmax(buffer(op.logits).row(i), buffer(op.logits).width));
+  }
+}
+
+}  // namespace lamina::cpu

@@ -1,0 +1,51 @@
+// How the rows of a step are cut into token tiles, and the packed activations of all tiles.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/memory.h"
+
+namespace lamina::cpu {
+
+/// Up to kMaxTokenTile rows that share one pass over the weights of one expert.
+struct TokenTile {
+  uint32_t expert = 0;
+  uint32_t begin = 0;   ///< index of its first row in TileList::rows
+  uint32_t count = 0;
+  uint32_t slot = 0;    ///< packed tokens before it, padding included
+  int width_index = 0;  ///< into kTokenTiles
+  int width() const { return kTokenTiles[width_index]; }
+};
+
+/// Row numbers in tile order, and the tiles.
+struct TileList {
+  std::vector<uint32_t> rows;
+  std::vector<TokenTile> tiles;
+
+  void clear();
+  /// Adds tiles for the rows from `begin` on, all of one expert.
+  void add_tiles(uint32_t expert, uint32_t begin);
+  /// Rows 0 .. n - 1 in order.
+  void set_identity(uint32_t n);
+};
+
+/// Memory for the packed activations of one linear op at a time, in the forms that its weights want.
+class PackedRows {
+ public:
+  /// Packed tokens that n rows take at most, padding included, when they fall into tiles of `n_experts` kinds.
+  static uint64_t slots(uint32_t n_rows, bool experts);
+
+  /// Bytes: of q, fields, floats and pairs for `slots` tokens of n_cols.
+  void reserve(uint64_t slots, uint32_t n_cols, bool quant, bool floats, bool pairs);
+  void allocate();
+
+  PackedTile tile(const TokenTile& at, uint32_t n_cols, bool quant, bool floats, bool pairs) const;
+  uint64_t bytes() const { return q_.bytes() + fields_.bytes() + floats_.bytes() + pairs_.bytes(); }
+
+ private:
+  uint64_t q_bytes_ = 0, field_bytes_ = 0, float_bytes_ = 0, pair_bytes_ = 0;
+  Memory q_, fields_, floats_, pairs_;
+};
+
+}  // namespace lamina::cpu

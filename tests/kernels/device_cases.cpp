@@ -1,0 +1,65 @@
+// Devices for tests of ops: see device_cases.h.
+#include "tests/kernels/device_cases.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <ostream>
+
+#include "kernels/cpu/cpu_device.h"
+#include "tests/reference.h"
+
+namespace lamina {
+namespace {
+
+/// Where two runs first differ; empty when all bits are equal.
+std::string difference(const std::vector<float>& got, const std::vector<float>& want, size_t width) {
+  if (got.size() != want.size()) return fmt::format("{} values, expected {}", got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i)
+    if (std::memcmp(&got[i], &want[i], sizeof(float)) != 0)
+      return fmt::format("row {} column {}: got {} ({:a}), expected {} ({:a})", i / width, i % width, got[i], got[i],
+                         want[i], want[i]);
+  return "";
+}
+
+}  // namespace
+
+void PrintTo(const DeviceCase& device, std::ostream* out) { *out << device.name; }
+
+std::vector<DeviceCase> devices() {
+  std::vector<DeviceCase> cases;
+  for (const std::string& isa : cpu_isas())
+    cases.push_back({"cpu_" + isa, {1, 2, 3}, [isa](int n_threads) {
+                       return make_cpu_device({.n_threads = n_threads, .isa = isa});
+                     }});
+  return cases;
+}
+
+std::vector<Step> steps_of_all_sizes(int32_t n_vocab) {
+  std::vector<Step> steps;
+  for (size_t n : kTokenCounts) steps.push_back(one_sequence(some_tokens(n, n_vocab)));
+  return steps;
+}
+
+void expect_reference_bits(const DeviceCase& device, const Program& program, const TinyModel& model,
+                           const std::vector<Step>& steps, uint32_t n_pages) {
+  const std::unique_ptr<Executable> reference = compile(*make_reference_device(), program, model, n_pages);
+  std::vector<std::unique_ptr<Device>> made;
+  std::vector<std::unique_ptr<Executable>> tried;
+  for (int n_threads : device.n_threads) {
+    made.push_back(device.make(n_threads));
+    tried.push_back(compile(*made.back(), program, model, n_pages));
+  }
+  for (const Step& step : steps) {
+    const std::vector<float> want = run(*reference, step);
+    for (size_t i = 0; i < tried.size(); ++i) {
+      const std::string where = fmt::format("{} threads, {} rows", device.n_threads[i], step.token.size());
+      ASSERT_EQ(difference(run(*tried[i], step), want, program.n_vocab), "") << where;
+      for (uint32_t row = 0; row < step.outputs.size(); ++row)
+        ASSERT_EQ(tried[i]->argmax(row), reference->argmax(row)) << where << ", argmax of row " << row;
+    }
+  }
+}
+
+}  // namespace lamina
