@@ -3,6 +3,7 @@
 //
 // Activations live in numbered buffers [rows, width] of float32. What a row stands for is the buffer's RowSet.
 // Positions, sequences and page tables are not in the program but in each Step (device.h), so the list never changes.
+// A residual may be the op's own output, never its input: x += f(y) reads each element of x before it writes it.
 #pragma once
 #include <cstdint>
 #include <optional>

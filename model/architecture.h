@@ -38,7 +38,7 @@ struct Window {
 
 /// One row of the table.
 struct Architecture {
-  const char* name = "";
+  std::string_view name;
   NormKind norm = NormKind::kRms;
   NormPlace norm_place = NormPlace::kBefore;
   RopePairs rope_pairs = RopePairs::kAdjacent;
@@ -59,7 +59,7 @@ struct Architecture {
 /// All rows.
 std::span<const Architecture> architectures();
 
-/// The row of `name`; throws Error(kModel) listing the known names.
-const Architecture& find_architecture(std::string_view name);
+/// The row of `name`; nullptr when lamina does not run it.
+const Architecture* find_architecture(std::string_view name);
 
 }  // namespace lamina

@@ -129,10 +129,9 @@ class Builder {
   /// Gate and up from two matrices, or from `fused` with the rows of the gate first; up alone where nothing is gated.
   std::vector<Product> gate_up(const char* fused, const char* gate_name, const char* up_name, Buf gate, Buf up) const {
     if (gate == kNoBuf) return {product(up_name, x_, up)};
-    if (weights_.has(name(gate_name) + ".weight") || !weights_.has(name(fused) + ".weight")) {
-      return {product(gate_name, x_, gate), product(up_name, x_, up)};
-    }
     const uint32_t n = width(up), n_expert = n_expert_of(up);
+    const bool is_fused = weights_.n_rows(name(fused) + ".weight") == uint64_t{2} * n * n_expert;
+    if (!is_fused) return {product(gate_name, x_, gate), product(up_name, x_, up)};
     return {weights_.product(name(fused), c_.n_embd, {0, n, 2 * n}, gate, n_expert),
             weights_.product(name(fused), c_.n_embd, {n, n, 2 * n}, up, n_expert)};
   }

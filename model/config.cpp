@@ -15,11 +15,16 @@ namespace {
 
 enum class Presence { kIgnored, kOptional, kRequired };
 
-/// A number in the metadata. Keys of a LayerConfig member hold one value for all layers or an array with one a layer.
-struct Key {
+/// A number in the metadata and what it may be.
+struct Number {
   const char* suffix;
-  std::variant<uint32_t Config::*, double Config::*, uint32_t LayerConfig::*> to;
   double least, most;
+};
+
+/// Where a number goes. Keys of a LayerConfig member hold one value for all layers or an array with one a layer.
+struct Key {
+  Number number;
+  std::variant<uint32_t Config::*, double Config::*, uint32_t LayerConfig::*> to;
   Presence (*presence)(const Architecture&);
 };
 
@@ -41,47 +46,48 @@ Presence final_softcap(const Architecture& a) { return optional_if(a.final_softc
 
 constexpr double kMaxInt = 2147483647;  // positions and token ids are int32
 
-// Generous for every model that exists, and small enough that n_head * head_dim and n_expert * n_ff fit 32 bits.
+// Generous for every model that exists, and small enough that n_head * head_dim and 2 * n_ff * n_expert fit 32 bits.
 // block_count comes first: the per-layer keys need it.
 constexpr Key kKeys[] = {
-    {"block_count", &Config::n_layer, 1, 512, required},
-    {"embedding_length", &Config::n_embd, 1, 1 << 20, required},
-    {"context_length", &Config::n_ctx_train, 1, kMaxInt, required},
-    {"vocab_size", &Config::n_vocab, 1, kMaxInt, optional},
-    {"feed_forward_length", &LayerConfig::n_ff, 1, 1 << 22, required},
-    {"attention.head_count", &LayerConfig::n_head, 1, 4096, required},
-    {"attention.head_count_kv", &LayerConfig::n_head_kv, 1, 4096, optional},
-    {"attention.key_length", &Config::head_dim_k, 1, 8192, optional},
-    {"attention.value_length", &Config::head_dim_v, 1, 8192, optional},
-    {"attention.layer_norm_rms_epsilon", &Config::norm_eps, 1e-30, 0.5, rms},
-    {"attention.layer_norm_epsilon", &Config::norm_eps, 1e-30, 0.5, layer_norm},
-    {"attention.scale", &Config::attention_scale, 0, 1e6, attention_scale},
-    {"attention.sliding_window", &Config::window, 0, kMaxInt, window},
-    {"attn_logit_softcapping", &Config::attention_softcap, 0, 1e6, attention_softcap},
-    {"final_logit_softcapping", &Config::final_softcap, 0, 1e6, final_softcap},
-    {"expert_count", &Config::n_expert, 0, 1024, expert_counts},
-    {"expert_used_count", &Config::n_expert_used, 0, 1024, expert_counts},
-    {"expert_feed_forward_length", &Config::n_ff_expert, 1, 1 << 22, experts},
-    {"rope.dimension_count", &Config::n_rot, 2, 8192, rope},
-    {"rope.freq_base", &Config::freq_base, 1, 1e15, rope},
-    {"rope.freq_base_swa", &Config::freq_base_window, 1, 1e15, window},
-    {"rope.scale_linear", &Config::rope_factor, 1e-3, 1e6, rope},
-    {"rope.scaling.factor", &Config::rope_factor, 1e-3, 1e6, rope},
-    {"rope.scaling.original_context_length", &Config::rope_ctx_original, 1, kMaxInt, rope},
-    {"rope.scaling.attn_factor", &Config::rope_attn_factor, 1e-3, 1e3, rope},
-    {"rope.scaling.yarn_ext_factor", &Config::yarn_ext_factor, 0, 1, rope},
-    {"rope.scaling.yarn_attn_factor", &Config::yarn_attn_factor, 1e-3, 1e3, rope},
-    {"rope.scaling.yarn_beta_fast", &Config::yarn_beta_fast, 1e-3, 1e6, rope},
-    {"rope.scaling.yarn_beta_slow", &Config::yarn_beta_slow, 1e-3, 1e6, rope},
-    {"rope.scaling.yarn_log_multiplier", &Config::yarn_log_multiplier, 0, 1e3, rope},
+    {{"block_count", 1, 512}, &Config::n_layer, required},
+    {{"embedding_length", 1, 1 << 20}, &Config::n_embd, required},
+    {{"context_length", 1, kMaxInt}, &Config::n_ctx_train, required},
+    {{"vocab_size", 1, kMaxInt}, &Config::n_vocab, optional},
+    {{"feed_forward_length", 1, 1 << 20}, &LayerConfig::n_ff, required},
+    {{"attention.head_count", 1, 4096}, &LayerConfig::n_head, required},
+    {{"attention.head_count_kv", 1, 4096}, &LayerConfig::n_head_kv, optional},
+    {{"attention.key_length", 1, 8192}, &Config::head_dim_k, optional},
+    {{"attention.value_length", 1, 8192}, &Config::head_dim_v, optional},
+    {{"attention.layer_norm_rms_epsilon", 1e-30, 0.5}, &Config::norm_eps, rms},
+    {{"attention.layer_norm_epsilon", 1e-30, 0.5}, &Config::norm_eps, layer_norm},
+    {{"attention.scale", 0, 1e6}, &Config::attention_scale, attention_scale},
+    {{"attention.sliding_window", 0, kMaxInt}, &Config::window, window},
+    {{"attn_logit_softcapping", 0, 1e6}, &Config::attention_softcap, attention_softcap},
+    {{"final_logit_softcapping", 0, 1e6}, &Config::final_softcap, final_softcap},
+    {{"expert_count", 0, 1024}, &Config::n_expert, expert_counts},
+    {{"expert_used_count", 0, 1024}, &Config::n_expert_used, expert_counts},
+    {{"expert_feed_forward_length", 1, 1 << 20}, &Config::n_ff_expert, experts},
+    {{"rope.dimension_count", 2, 8192}, &Config::n_rot, rope},
+    {{"rope.freq_base", 1, 1e15}, &Config::freq_base, rope},
+    {{"rope.freq_base_swa", 1, 1e15}, &Config::freq_base_window, window},
+    {{"rope.scale_linear", 1e-3, 1e6}, &Config::rope_factor, rope},
+    {{"rope.scaling.factor", 1e-3, 1e6}, &Config::rope_factor, rope},
+    {{"rope.scaling.original_context_length", 1, kMaxInt}, &Config::rope_ctx_original, rope},
+    {{"rope.scaling.attn_factor", 1e-3, 1e3}, &Config::rope_attn_factor, rope},
+    {{"rope.scaling.yarn_ext_factor", 0, 1}, &Config::yarn_ext_factor, rope},
+    {{"rope.scaling.yarn_attn_factor", 1e-3, 1e3}, &Config::yarn_attn_factor, rope},
+    {{"rope.scaling.yarn_beta_fast", 1e-3, 1e6}, &Config::yarn_beta_fast, rope},
+    {{"rope.scaling.yarn_beta_slow", 1e-3, 1e6}, &Config::yarn_beta_slow, rope},
+    {{"rope.scaling.yarn_log_multiplier", 0, 1e3}, &Config::yarn_log_multiplier, rope},
 };
 
-/// A metadata value as messages show it.
+/// A metadata value as messages show it; floats as the float32 that they are in nearly all files.
 std::string shown(const gguf::Value& value) {
   return std::visit(
       [](const auto& v) -> std::string {
         using T = std::decay_t<decltype(v)>;
         if constexpr (std::is_same_v<T, std::string_view>) return fmt::format("\"{}\"", printable(v));
+        else if constexpr (std::is_same_v<T, double>) return fmt::format("{}", static_cast<float>(v));
         else if constexpr (std::is_same_v<T, gguf::Array>) return fmt::format("an array of {}", v.size());
         else return fmt::format("{}", v);
       },
@@ -97,8 +103,8 @@ class Reader {
   const gguf::File& file() const { return file_; }
   const gguf::Value* find(const char* suffix) const { return file_.find(name(suffix)); }
 
-  /// The value as a number within the key's range.
-  double number(const Key& key, const gguf::Value& value, bool integer) const {
+  /// The value as a number within its range.
+  double number(const Number& key, const gguf::Value& value, bool integer) const {
     double x = NAN;
     if (const auto* u = std::get_if<uint64_t>(&value)) x = static_cast<double>(*u);
     else if (const auto* i = std::get_if<int64_t>(&value)) x = static_cast<double>(*i);
@@ -111,14 +117,14 @@ class Reader {
   }
 
   /// A value for layer `index`: the whole value, or an element of an array that may be longer than the layer count.
-  uint32_t layer_number(const Key& key, const gguf::Value& value, size_t index) const {
+  uint32_t layer_number(const Number& key, const gguf::Value& value, size_t index) const {
     const auto* array = std::get_if<gguf::Array>(&value);
     return static_cast<uint32_t>(number(key, array ? element(key.suffix, *array, index) : value, true));
   }
 
   gguf::Value element(const char* suffix, const gguf::Array& array, size_t index) const {
     if (array.size() <= index) {
-      refuse(file_, "{} is an array of {}; the model has more layers", name(suffix), array.size());
+      refuse(file_, "{} is an array of {}; it lacks a value for layer {}", name(suffix), array.size(), index);
     }
     return std::visit(
         [&](const auto& items) -> gguf::Value {
@@ -131,18 +137,19 @@ class Reader {
   void read(const Key& key, Config& config) const {
     const Presence presence = key.presence(architecture_);
     if (presence == Presence::kIgnored) return;
-    const gguf::Value* value = find(key.suffix);
+    const gguf::Value* value = find(key.number.suffix);
     if (value == nullptr) {
-      if (presence == Presence::kRequired) refuse(file_, "{} is missing", name(key.suffix));
+      if (presence == Presence::kRequired) refuse(file_, "{} is missing", name(key.number.suffix));
       return;
     }
     if (const auto* to_int = std::get_if<uint32_t Config::*>(&key.to)) {
-      config.** to_int = static_cast<uint32_t>(number(key, *value, true));
+      config.*(*to_int) = static_cast<uint32_t>(number(key.number, *value, true));
     } else if (const auto* to_double = std::get_if<double Config::*>(&key.to)) {
-      config.** to_double = number(key, *value, false);
+      config.*(*to_double) = number(key.number, *value, false);
     } else {
       auto to_layer = std::get<uint32_t LayerConfig::*>(key.to);
-      for (size_t i = 0; i < config.layers.size(); ++i) config.layers[i].*to_layer = layer_number(key, *value, i);
+      for (size_t i = 0; i < config.layers.size(); ++i)
+        config.layers[i].*to_layer = layer_number(key.number, *value, i);
     }
   }
 
@@ -154,7 +161,7 @@ class Reader {
 /// Which layers see only a window: sliding_window_pattern is a period (a number) or a flag a layer (an array).
 void read_window_pattern(const Reader& reader, Config& config) {
   if (!config.architecture->window || config.window == 0) return;
-  constexpr Key kPattern = {"attention.sliding_window_pattern", &Config::window, 0, 512, window};
+  constexpr Number kPattern = {"attention.sliding_window_pattern", 0, 512};
   const gguf::Value* value = reader.find(kPattern.suffix);
   const bool is_array = value != nullptr && std::holds_alternative<gguf::Array>(*value);
   uint32_t period = config.architecture->window->period;
@@ -237,16 +244,14 @@ void read_vocabulary(const Reader& reader, Config& config) {
   const gguf::Tensor* table = file.tensor("token_embd.weight");
   if (table == nullptr) refuse(file, "tensor token_embd.weight is missing");
   const uint64_t n_rows = table->n_rows();
-  if (n_rows > kMaxInt)
-    refuse(reader.file(), "tensor token_embd.weight has {} rows; lamina accepts {}", n_rows, kMaxInt);
+  if (n_rows > kMaxInt) refuse(file, "tensor token_embd.weight has {} rows; lamina accepts {}", n_rows, kMaxInt);
   if (config.n_vocab > n_rows) {
-    refuse(reader.file(), "{} is {}; token_embd.weight has {} rows", reader.name("vocab_size"), config.n_vocab, n_rows);
+    refuse(file, "{} is {}; token_embd.weight has {} rows", reader.name("vocab_size"), config.n_vocab, n_rows);
   }
   const gguf::Value* tokens = file.find("tokenizer.ggml.tokens");
   const auto* array = tokens ? std::get_if<gguf::Array>(tokens) : nullptr;
   if (array != nullptr && array->size() > n_rows) {
-    refuse(reader.file(), "tokenizer.ggml.tokens is an array of {}; token_embd.weight has {} rows", array->size(),
-           n_rows);
+    refuse(file, "tokenizer.ggml.tokens is an array of {}; token_embd.weight has {} rows", array->size(), n_rows);
   }
   config.n_vocab = static_cast<uint32_t>(n_rows);
 }
@@ -257,7 +262,14 @@ const Architecture& read_architecture(const gguf::File& file) {
   if (name == nullptr) {
     refuse(file, "general.architecture is {}; it must be a string", value ? shown(*value) : "missing");
   }
-  return find_architecture(*name);
+  const Architecture* row = find_architecture(*name);
+  if (row == nullptr) {
+    std::vector<std::string_view> known;
+    for (const Architecture& each : architectures()) known.push_back(each.name);
+    refuse(file, "general.architecture is {}, which lamina does not run; it runs {}", shown(*value),
+           fmt::join(known, ", "));
+  }
+  return *row;
 }
 
 }  // namespace

@@ -23,6 +23,9 @@ class Weights {
 
   bool has(const std::string& name) const { return file_.tensor(name) != nullptr; }
 
+  /// Rows of `name`, all further dimensions together; 0 when it is missing.
+  uint64_t n_rows(const std::string& name) const { return has(name) ? file_.tensor(name)->n_rows() : 0; }
+
   /// Rows of the matrix `name` [n_cols, rows.total]; with experts [n_cols, rows.total, n_expert].
   Weight matrix(const std::string& name, uint32_t n_cols, Rows rows, uint32_t n_expert = 1) const;
 
