@@ -1,5 +1,6 @@
-// The table of all GGML tensor types, one row each: what a kernel or a loader must know of a type, as compile-time data, so that
-// kernels can be instantiated once for every distinct plane form. Block layouts are drawn beside their unpackers.
+// The table of all GGML tensor types, one row each: what a kernel or a loader must know of a type, as compile-time
+// data, so that kernels can be instantiated once for every distinct plane form. Block layouts are drawn beside their
+// unpackers.
 #pragma once
 #include <algorithm>
 #include <array>

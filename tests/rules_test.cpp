@@ -89,7 +89,8 @@ void check_include(const fs::path& root, const fs::path& file, const std::string
     broken.push_back(what + ": the folders of kernels/ never include each other");
   }
   for (const RuntimeHeader& header : kRuntimeHeaders) {
-    if ((name == header.name || name.ends_with(std::string("/").append(header.name))) && !is_inside(file, header.folder)) {
+    if ((name == header.name || name.ends_with(std::string("/").append(header.name))) &&
+        !is_inside(file, header.folder)) {
       broken.push_back(what + ": it stays inside " + std::string(header.folder));
     }
   }
