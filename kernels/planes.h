@@ -77,7 +77,7 @@ class Planes {
 
  private:
   void fill_quant_row(uint32_t row, const gguf::Fields& fields);
-  void fill_float_row(uint32_t row, const std::byte* file_row);
+  void fill_float_tile(uint32_t tile, const std::byte* file_rows, uint64_t row_bytes);
 
   const gguf::Type* type_;
   PlaneView view_;

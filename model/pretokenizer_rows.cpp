@@ -12,13 +12,14 @@ namespace {
 #define LAMINA_LINES_AND_BLANKS R"(\s*[\r\n]+|\s+(?!\S)|\s+)"
 #define LAMINA_UPPER R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])"
 #define LAMINA_LOWER R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])"
-// As above, Han letters aside (the published class intersection [...&&[^\p{Han}]], which PCRE2 lacks).
-#define LAMINA_UPPER_NOT_HAN R"((?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]))"
-#define LAMINA_LOWER_NOT_HAN R"((?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}]))"
+// As above, Han letters aside (the published class intersection [...&&[^\p{Han}]], which PCRE2 lacks). PCRE2's \p{Han}
+// would take in script extensions, such as the full stop U+3002; sc: is what the others mean.
+#define LAMINA_UPPER_NOT_HAN R"((?:(?!\p{sc:Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]))"
+#define LAMINA_LOWER_NOT_HAN R"((?:(?!\p{sc:Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}]))"
 
 constexpr const char* kGpt2[] = {LAMINA_GPT2_WORDS};
 
-// What llama.cpp's converter takes files without a name for.
+// What llama.cpp does with files that name none.
 constexpr const char* kDefault[] = {R"([\p{P}$+<=>^~|]+)", LAMINA_GPT2_WORDS, R"(\p{N}+)", "[0-9][0-9][0-9]"};
 
 // "Punctuation" is Unicode's and ASCII's: $+<=>^`|~ are symbols in Unicode.
@@ -47,7 +48,7 @@ constexpr const char* kGpt4o[] = {R"([^\r\n\p{L}\p{N}]?)" LAMINA_UPPER "*" LAMIN
                                   R"(?|[^\r\n\p{L}\p{N}]?)" LAMINA_UPPER "+" LAMINA_LOWER "*" LAMINA_CONTRACTIONS
                                   R"(?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|)" LAMINA_LINES_AND_BLANKS};
 
-constexpr const char* kKimiK2[] = {R"([\p{Han}]+|[^\r\n\p{L}\p{N}]?)" LAMINA_UPPER_NOT_HAN "*" LAMINA_LOWER_NOT_HAN
+constexpr const char* kKimiK2[] = {R"([\p{sc:Han}]+|[^\r\n\p{L}\p{N}]?)" LAMINA_UPPER_NOT_HAN "*" LAMINA_LOWER_NOT_HAN
                                    "+" LAMINA_CONTRACTIONS R"(?|[^\r\n\p{L}\p{N}]?)" LAMINA_UPPER_NOT_HAN
                                    "+" LAMINA_LOWER_NOT_HAN "*" LAMINA_CONTRACTIONS
                                    R"(?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)" LAMINA_LINES_AND_BLANKS};
@@ -60,10 +61,22 @@ constexpr const char* kDeepseekCoder[] = {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{
 // tried once.
 constexpr const char* kDeepseekLlm[] = {
     R"([\r\n])",
-    R"(\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼ)"
-    R"(ιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ)"
-    R"(𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+)",
-    R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)",
+    R"(\s?[A-Za-z)"
+    R"(\x{b5}\x{c0}-\x{d6}\x{d8}-\x{f6}\x{f8}-\x{1ba}\x{1bc}-\x{1bf}\x{1c4}-\x{293}\x{295}-\x{2af})"
+    R"(\x{370}-\x{373}\x{376}\x{377}\x{37b}-\x{37d}\x{37f}\x{386}\x{388}-\x{38a}\x{38c}\x{38e}-\x{3a1})"
+    R"(\x{3a3}-\x{3f5}\x{3f7}-\x{481}\x{48a}-\x{52f}\x{531}-\x{556}\x{10a0}-\x{10c5}\x{13a0}-\x{13f5})"
+    R"(\x{13f8}-\x{13fd}\x{1c90}-\x{1cba}\x{1cbd}-\x{1cbf}\x{1d00}-\x{1d2b}\x{1d6b}-\x{1d77})"
+    R"(\x{1d79}-\x{1d9a}\x{1e00}-\x{1f15}\x{1f18}-\x{1f1d}\x{1f20}-\x{1f45}\x{1f48}-\x{1f4d})"
+    R"(\x{1f50}-\x{1f57}\x{1f59}\x{1f5b}\x{1f5d}\x{1f5f}-\x{1f7d}\x{1f80}-\x{1fb4}\x{1fb6}-\x{1fbc}\x{1fbe})"
+    R"(\x{1fc2}-\x{1fc4}\x{1fc6}-\x{1fcc}\x{1fd0}-\x{1fd3}\x{1fd6}-\x{1fdb}\x{1fe0}-\x{1fec})"
+    R"(\x{1ff2}-\x{1ff4}\x{1ff6}-\x{1ffc}\x{2102}\x{2107}\x{210a}-\x{2113}\x{2115}\x{2119}-\x{211d}\x{2124})"
+    R"(\x{2126}\x{2128}\x{212a}-\x{212d}\x{212f}-\x{2134}\x{2139}\x{213c}-\x{213f}\x{2145}-\x{2149}\x{214e})"
+    R"(\x{2183}\x{2184}\x{2c00}-\x{2c7b}\x{2c7e}-\x{2ce4}\x{2ceb}-\x{2cee}\x{2cf2}\x{2cf3}\x{a640}-\x{a66d})"
+    R"(\x{a680}-\x{a69b}\x{a722}-\x{a76f}\x{a771}-\x{a787}\x{a78b}-\x{a78e}\x{ab70}-\x{abbf})"
+    R"(\x{fb00}-\x{fb06}\x{fb13}-\x{fb17}\x{ff21}-\x{ff3a}\x{ff41}-\x{ff5a}\x{10400}-\x{1044f})"
+    R"(\x{104b0}-\x{104d3}\x{104d8}-\x{104fb}\x{10c80}-\x{10cb2}\x{10cc0}-\x{10cf2}\x{118a0}-\x{118df})"
+    R"(\x{1e900}-\x{1e943}]+)",
+    R"(\s?[!-/:-~\x{ff01}-\x{ff0f}\x{ff1a}-\x{ff5e}\x{2018}-\x{201f}\x{3000}-\x{3002}]+)",
     R"((?<!\s)\s++\z)",
     LAMINA_DEEPSEEK_CJK,
     R"(\p{N})"};

@@ -25,13 +25,16 @@ class Tokenizer {
   /// or absurd. An unknown `tokenizer.ggml.pre` warns and uses the nearest. The tokenizer keeps no reference to `file`.
   static std::unique_ptr<Tokenizer> create(const gguf::File& file);
 
-  /// Ids of `text` (any bytes, NUL and invalid UTF-8 included).
+  /// Ids of `text` (any bytes, NUL and invalid UTF-8 included; at least 1 GiB is refused). Safe to call from several
+  /// threads.
   virtual std::vector<int32_t> encode(std::string_view text, EncodeOptions options) const = 0;
 
-  /// The bytes of one token; empty for control tokens unless `show_special`. May be an incomplete UTF-8 sequence.
+  /// The bytes of one token; empty for control tokens unless `show_special`, and for numbers that are no token (a model
+  /// may have more logits than tokens). May be an incomplete UTF-8 sequence.
   virtual std::string piece(int32_t token, bool show_special) const = 0;
 
-  /// Text of a sequence: the inverse of encode on valid UTF-8.
+  /// Text of a sequence: the inverse of encode on valid UTF-8. One exception: SentencePiece writes spaces as U+2581, so
+  /// a U+2581 in the text comes back as a space.
   virtual std::string decode(const std::vector<int32_t>& tokens, bool show_special) const = 0;
 
   virtual int32_t n_tokens() const = 0;          ///< size of the vocabulary, 0 for "none"

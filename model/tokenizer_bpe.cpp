@@ -57,16 +57,27 @@ class ByteAlphabet {
   std::array<int16_t, 0x144> bytes_;  // 68 bytes are not printable
 };
 
+/// Two symbols and what they become.
+struct MergeRule {
+  int32_t left = -1, right = -1, result = -1;
+};
+
 /// Rank and result of each pair of symbols that may be merged (open addressing, at most half full).
 class MergeTable {
  public:
-  explicit MergeTable(size_t n_merges) : slots_(std::bit_ceil(n_merges * 2 + 2)) {}
-
-  /// The first of equal pairs counts.
-  void add(int32_t left, int32_t right, uint32_t rank, int32_t result) {
-    Slot& slot = slots_[place(left, right)];
-    if (slot.left < 0) slot = {left, right, {rank, result}};
+  /// `rules` by rank; the first of equal pairs counts. The table is larger than the caches, so slots are asked for
+  /// ahead.
+  explicit MergeTable(const std::vector<MergeRule>& rules) : slots_(std::bit_ceil(rules.size() * 2 + 2)) {
+    constexpr size_t kAhead = 16;
+    for (size_t rank = 0; rank < rules.size(); ++rank) {
+      const MergeRule& soon = rules[std::min(rank + kAhead, rules.size() - 1)];
+      __builtin_prefetch(&slots_[first_place(soon.left, soon.right)], 1);
+      const MergeRule& rule = rules[rank];
+      Slot& slot = slots_[place(rule.left, rule.right)];
+      if (slot.left < 0) slot = {rule.left, rule.right, {static_cast<uint32_t>(rank), rule.result}};
+    }
   }
+
   Merge<uint32_t> find(int32_t left, int32_t right) const { return slots_[place(left, right)].merge; }
 
  private:
@@ -74,10 +85,13 @@ class MergeTable {
     int32_t left = -1, right = -1;
     Merge<uint32_t> merge;
   };
-  size_t place(int32_t left, int32_t right) const {
+  size_t first_place(int32_t left, int32_t right) const {
     const uint64_t pair = static_cast<uint64_t>(left) << 32 | static_cast<uint32_t>(right);
     const uint64_t hash = pair * 0x9E3779B97F4A7C15;
-    size_t i = (hash ^ hash >> 32) & (slots_.size() - 1);
+    return (hash ^ hash >> 32) & (slots_.size() - 1);
+  }
+  size_t place(int32_t left, int32_t right) const {
+    size_t i = first_place(left, right);
     while (slots_[i].left >= 0 && (slots_[i].left != left || slots_[i].right != right)) {
       i = (i + 1) & (slots_.size() - 1);
     }
@@ -93,21 +107,9 @@ class BpeTokenizer : public VocabularyTokenizer {
       : VocabularyTokenizer(std::move(read)),
         pretokenizer_(row.patterns),
         ignore_merges_(row.ignore_merges),
-        merges_(merges.size()) {
+        merges_(read_merges(merges, file_name)) {
     for (int byte = 0; byte < 256; ++byte) {
       byte_symbols_[byte] = symbol(alphabet_.character(static_cast<char>(byte)));
-    }
-    std::string both;
-    for (size_t rank = 0; rank < merges.size(); ++rank) {
-      const std::string_view merge = merges[rank];
-      const size_t blank = merge.find(' ', 1);
-      if (blank == std::string_view::npos || blank + 1 == merge.size()) {
-        fail(ErrorKind::kModel, "{}: tokenizer.ggml.merges[{}] is \"{}\", not two symbols with a space between",
-             file_name, rank, printable(merge));
-      }
-      both.assign(merge.substr(0, blank)).append(merge.substr(blank + 1));
-      merges_.add(symbol(merge.substr(0, blank)), symbol(merge.substr(blank + 1)), static_cast<uint32_t>(rank),
-                  symbol(both));
     }
   }
 
@@ -126,6 +128,34 @@ class BpeTokenizer : public VocabularyTokenizer {
   std::string token_bytes(int32_t token) const override { return alphabet_.bytes(vocabulary().text(token)); }
 
  private:
+  std::vector<MergeRule> read_merges(const std::vector<std::string_view>& merges, const std::string& file_name) {
+    constexpr size_t kAhead = 8;
+    std::vector<MergeRule> rules(merges.size());
+    std::string both;
+    int32_t result = -1;
+    for (size_t rank = 0; rank < merges.size(); ++rank) {
+      const std::string_view soon = merges[std::min(rank + kAhead, merges.size() - 1)];
+      vocabulary().prefetch(soon.substr(0, soon.find(' ', 1)));
+      const std::string_view merge = merges[rank];
+      const size_t blank = merge.find(' ', 1);
+      if (blank == std::string_view::npos || blank + 1 == merge.size()) {
+        fail(ErrorKind::kModel, "{}: tokenizer.ggml.merges[{}] is \"{}\", not two symbols with a space between",
+             file_name, rank, printable(merge));
+      }
+      const std::string_view left = merge.substr(0, blank), right = merge.substr(blank + 1);
+      both.assign(left).append(right);
+      // Lists go through the tokens they make in order, so the last token or the next one is a good guess.
+      const auto is_both = [&](int32_t id) { return vocabulary().contains(id) && vocabulary().text(id) == both; };
+      if (is_both(result + 1)) {
+        ++result;
+      } else if (!is_both(result)) {
+        result = symbol(both);
+      }
+      rules[rank] = {symbol(left), symbol(right), result};
+    }
+    return rules;
+  }
+
   /// The symbol called `text`: its token, or a number behind all tokens where the vocabulary lacks it.
   int32_t symbol(std::string_view text) {
     const int32_t token = vocabulary().find(text);
@@ -166,8 +196,8 @@ class BpeTokenizer : public VocabularyTokenizer {
   ByteAlphabet alphabet_;
   Pretokenizer pretokenizer_;
   bool ignore_merges_;
-  MergeTable merges_;
   TextMap other_symbols_;  // symbols that only merges name; n_tokens + their number is their id
+  MergeTable merges_;
   std::array<int32_t, 256> byte_symbols_{};
 };
 
@@ -188,15 +218,18 @@ const PretokenizerRow& choose_pretokenizer(const gguf::File& file, const std::st
 
 std::unique_ptr<Tokenizer> make_bpe_tokenizer(const gguf::File& file) {
   constexpr std::string_view kKey = "tokenizer.ggml.merges";
-  constexpr size_t kMostMerges = size_t{1} << 24;
+  constexpr size_t kMostMerges = size_t{1} << 24, kMostBytes = size_t{1} << 30;
   const std::string file_name = printable(file.path(), 200);
   const PretokenizerRow& row = choose_pretokenizer(file, file_name);
   const auto* merges = metadata_strings(file, kKey);
   if (merges == nullptr) {
     fail(ErrorKind::kModel, "{}: {} is missing, which tokenizer.ggml.model \"gpt2\" needs", file_name, kKey);
   }
-  if (merges->size() > kMostMerges) {
-    fail(ErrorKind::kModel, "{}: {} has {} items, the limit is {}", file_name, kKey, merges->size(), kMostMerges);
+  size_t n_bytes = 0;
+  for (const std::string_view merge : *merges) n_bytes += merge.size();
+  if (merges->size() > kMostMerges || n_bytes > kMostBytes) {
+    fail(ErrorKind::kModel, "{}: {} has {} items of {} bytes, the limits are {} and {}", file_name, kKey,
+         merges->size(), n_bytes, kMostMerges, kMostBytes);
   }
   return std::make_unique<BpeTokenizer>(Vocabulary::read(file, {.add_bos = row.add_bos}), row, *merges, file_name);
 }

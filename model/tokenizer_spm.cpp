@@ -40,7 +40,7 @@ class SpmTokenizer : public VocabularyTokenizer {
     }
     for (int32_t i = 0; i < tokens.size(); ++i) {
       longest_ = std::max(longest_, tokens.text(i).size());
-      if (spans_words(tokens.text(i))) words_are_apart_ = false;
+      mark_joins(tokens.text(i));
     }
   }
 
@@ -50,7 +50,6 @@ class SpmTokenizer : public VocabularyTokenizer {
     marked += replaced(text, " ", kSpaceMark);
     std::vector<Symbol> symbols;
     const auto encode = [&](std::string_view word, std::vector<int32_t>& ids) { encode_word(word, symbols, ids); };
-    if (!words_are_apart_) return encode(marked, out);
     WordCache cache(marked.size());
     for (size_t begin = 0; begin < marked.size();) {
       const size_t end = word_end(marked, begin);
@@ -71,13 +70,24 @@ class SpmTokenizer : public VocabularyTokenizer {
   bool prefixes_space() const override { return vocabulary().add_space_prefix; }
 
  private:
-  /// Where the word that begins at `begin` ends: space marks, then anything up to the next space mark.
-  static size_t word_end(std::string_view text, size_t begin) {
-    size_t pos = begin;
-    while (text.substr(pos, kSpaceMark.size()) == kSpaceMark) pos += kSpaceMark.size();
-    return std::min(text.find(kSpaceMark, pos), text.size());
+  /// No token goes on from most characters to a space behind them, so words may be merged one by one. Notes the
+  /// exceptions that `token` makes.
+  void mark_joins(std::string_view token) {
+    for (size_t pos = token.find(kSpaceMark, 1); pos < token.size(); pos = token.find(kSpaceMark, pos + 1)) {
+      if (!token.substr(0, pos).ends_with(kSpaceMark)) joins_space_[static_cast<uint8_t>(token[pos - 1])] = true;
+    }
   }
-  static bool spans_words(std::string_view token) { return word_end(token, 0) < token.size(); }
+
+  /// Where the word that begins at `begin` ends: space marks, then anything up to the next space mark that may be cut
+  /// off.
+  size_t word_end(std::string_view text, size_t begin) const {
+    size_t pos = begin;
+    while (true) {
+      while (text.substr(pos, kSpaceMark.size()) == kSpaceMark) pos += kSpaceMark.size();
+      pos = std::min(text.find(kSpaceMark, pos), text.size());
+      if (pos == text.size() || !joins_space_[static_cast<uint8_t>(text[pos - 1])]) return pos;
+    }
+  }
 
   void encode_word(std::string_view word, std::vector<Symbol>& symbols, std::vector<int32_t>& out) const {
     const Vocabulary& tokens = vocabulary();
@@ -108,7 +118,7 @@ class SpmTokenizer : public VocabularyTokenizer {
 
   std::array<int32_t, 256> byte_tokens_{};  // -1: no token at all
   size_t longest_ = 0;                      // bytes of the longest token
-  bool words_are_apart_ = true;             // no token goes on behind a space, so words may be merged one by one
+  std::array<bool, 256> joins_space_{};     // last bytes of characters that some token has before a space mark
 };
 
 }  // namespace

@@ -91,7 +91,7 @@ std::vector<TokenType> read_types(const gguf::File& file, int32_t n_tokens) {
   const auto take = [&](const auto& items) {
     for (int32_t i = 0; i < n_tokens; ++i) {
       if (static_cast<uint64_t>(items[i]) > static_cast<uint64_t>(TokenType::kByte)) {
-        refuse(file, kKey, fmt::format("[{}] is {}, not 0 to 6", i, items[i]));
+        refuse(file, fmt::format("{}[{}]", kKey, i), fmt::format("is {}, not 0 to 6", items[i]));
       }
       types[i] = static_cast<TokenType>(items[i]);
     }
@@ -113,7 +113,7 @@ std::vector<float> read_scores(const gguf::File& file, int32_t n_tokens) {
   const auto* items = std::get_if<std::vector<double>>(&array->items);
   if (items == nullptr) refuse(file, kKey, "is not an array of floats");
   for (int32_t i = 0; i < n_tokens; ++i) {
-    if (std::isnan((*items)[i])) refuse(file, kKey, fmt::format("[{}] is not a number", i));
+    if (std::isnan((*items)[i])) refuse(file, fmt::format("{}[{}]", kKey, i), "is not a number");
   }
   return {items->begin(), items->end()};
 }
@@ -194,8 +194,15 @@ void Vocabulary::read_texts(const gguf::File& file) {
   }
   size_t n_bytes = 0;
   for (const std::string_view text : *items) n_bytes += text.size();
+  if (n_bytes > TextMap::kMostBytes) {
+    refuse(file, kKey, fmt::format("has {} bytes, the limit is {}", n_bytes, TextMap::kMostBytes));
+  }
   texts_.reserve(items->size(), n_bytes);
-  for (const std::string_view text : *items) texts_.add(text);
+  constexpr size_t kAhead = 8;
+  for (size_t i = 0; i < items->size(); ++i) {
+    texts_.prefetch((*items)[std::min(i + kAhead, items->size() - 1)]);
+    texts_.add((*items)[i]);
+  }
 }
 
 void Vocabulary::mark_special_texts() {

@@ -37,6 +37,9 @@ class Vocabulary {
   /// The token with this text, or -1. Of several the last, as in Hugging Face's tokenizers.
   int32_t find(std::string_view text) const { return texts_.find(text); }
 
+  /// Asks the memory for what find(text) will look at.
+  void prefetch(std::string_view text) const { texts_.prefetch(text); }
+
   /// Scores, one a token; empty when the file has none.
   const std::vector<float>& scores() const { return scores_; }
 

@@ -408,5 +408,22 @@ TEST(Reference, ArgmaxAndRoutingPreferTheLowestIndexOfEqualValues) {
   EXPECT_EQ(executable->argmax(0), 1);
 }
 
+TEST(Reference, ExpertWeightsAreDividedByNoLessThanTheSmallestNormalHalf) {
+  TinyModel model(6);
+  model.add("embd", {2, 1}, {-20, -20});
+  model.add("w", {2, 1, 2}, {-1, 0, -1, 0});
+  model.open();
+  Program program;
+  program.n_expert_used = 2;
+  const Buf x = add_embed(program, model.weight("embd"));
+  program.ops.push_back(RouteOp{.logits = x, .n_expert = 2, .n_used = 2, .gating = Gating::kSigmoid});
+  const Buf pairs = add_product(program, x, model.experts("w"), RowSet::kPairs);
+  const Buf out = add_buffer(program, "combined", 1);
+  program.ops.push_back(CombineOp{.in = pairs, .n_used = 2, .out = out});
+  finish(program, out);
+  const double weight = 1 / (1 + std::exp(20.0)) / 0x1p-14;
+  EXPECT_NEAR(result(program, model, one_sequence({0}))[0], 2 * weight * 20, 1e-9);
+}
+
 }  // namespace
 }  // namespace lamina

@@ -81,7 +81,10 @@ void TinyModel::add_bytes(const std::string& name, std::string_view type, const 
   builder_.tensor(name, shape, static_cast<uint32_t>(gguf::find_type(type)->id), bytes);
 }
 
-void TinyModel::open() { file_ = gguf::File::open(folder_.write("tiny.gguf", builder_.build().bytes)); }
+void TinyModel::open() {
+  const gguf::TempFolder folder;  // the mapping outlives the name
+  file_ = gguf::File::open(folder.write("tiny.gguf", builder_.build().bytes));
+}
 
 const gguf::Tensor& TinyModel::tensor(const std::string& name) const {
   const gguf::Tensor* found = file_->tensor(name);

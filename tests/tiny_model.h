@@ -51,7 +51,6 @@ class TinyModel {
   std::string random_blocks(const gguf::Type& type, size_t n);
 
   std::mt19937 random_;
-  gguf::TempFolder folder_;
   gguf::FileBuilder builder_;
   std::optional<gguf::File> file_;
 };
