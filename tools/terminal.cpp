@@ -54,12 +54,15 @@ bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
 
 Progress loading_progress() {
   if (!stderr_is_terminal()) return {};
-  return [](uint64_t done, uint64_t total) {
-    if (done >= total) {
-      fmt::print(stderr, "\r\x1b[K");
+  return [shown = -1](uint64_t done, uint64_t total) mutable {
+    const int percent =
+        total > 0 ? static_cast<int>(100 * static_cast<double>(done) / static_cast<double>(total)) : 100;
+    if (percent == shown) return;
+    shown = percent;
+    if (percent < 100) {
+      fmt::print(stderr, "\rloading {} % of {:.1f} GB", percent, static_cast<double>(total) * 1e-9);
     } else {
-      const auto whole = static_cast<double>(total);
-      fmt::print(stderr, "\rloading {:.0f} % of {:.1f} GB", 100.0 * static_cast<double>(done) / whole, whole * 1e-9);
+      fmt::print(stderr, "\r\x1b[K");  // gone
     }
     std::fflush(stderr);
   };

@@ -1,9 +1,11 @@
-// A session gives the same bits whether it runs, extends, rewinds or reuses, alone or with others, in steps of any
-// size.
+// A session gives the reference's bits whether it runs, extends, rewinds or reuses, alone or with others, in steps of
+// any size.
 #include "engine/session.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,10 +38,9 @@ Bits bits_of(std::span<const float> logits) {
 class SessionTest : public testing::TestWithParam<std::string> {
  protected:
   std::unique_ptr<Engine> make_engine(EngineOptions options) const {
-    const std::shared_ptr<Device> device =
-        GetParam() == "cpu" ? make_cpu_device({.n_threads = 2, .isa = {}}) : make_reference_device();
     options.tokenizer = false;
-    return std::make_unique<Engine>(kModel, device, options);
+    return std::make_unique<Engine>(
+        kModel, GetParam() == "cpu" ? make_cpu_device({.n_threads = 2, .isa = {}}) : make_reference_device(), options);
   }
 
   Bits evaluated(Session& session, const Tokens& tokens) const {
@@ -48,10 +49,10 @@ class SessionTest : public testing::TestWithParam<std::string> {
     return bits_of(session.logits());
   }
 
-  /// What a fresh engine gives for `tokens` in one step.
+  /// What the scalar reference gives for `tokens` in one step of a fresh engine.
   Bits expected(const Tokens& tokens) const {
-    const auto engine = make_engine({.n_ctx = 512});
-    Session session(*engine);
+    Engine engine(kModel, make_reference_device(), {.n_ctx = 512, .tokenizer = false});
+    Session session(engine);
     return evaluated(session, tokens);
   }
 };
