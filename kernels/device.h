@@ -59,11 +59,21 @@ class Executable {
 /// Called while weights load: bytes done, bytes in all.
 using Progress = std::function<void(uint64_t done, uint64_t total)>;
 
+/// What the hardware does at best, measured.
+struct Peaks {
+  double read_bytes_per_second = 0;
+  double int8_flops = 0;     ///< operations a second, a multiply-add being two, on int8 codes
+  double float32_flops = 0;  ///< the same on float32
+};
+
 class Device {
  public:
   virtual ~Device() = default;
 
   virtual std::string name() const = 0;  ///< "cpu"
+
+  /// Takes about a second; zeros where the device cannot tell.
+  virtual Peaks measure_peaks() { return {}; }
 
   /// Loads weights and allocates buffers. Refuses what it cannot run with Error(kDevice) naming op, tensor, type and
   /// device; throws Error(kMemory) with figures when the program does not fit. `file` must outlive the result.

@@ -11,5 +11,6 @@ void add_inspect(CLI::App& app);
 void add_logits(CLI::App& app);
 void add_run(CLI::App& app);
 void add_tokenize(CLI::App& app);
+void add_verify(CLI::App& app);
 
 }  // namespace lamina

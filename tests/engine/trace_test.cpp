@@ -6,13 +6,16 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/session.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/reference/reference_device.h"
+#include "model/builder.h"
 #include "tests/gguf/file_builder.h"
 #include "tests/model/edited_file.h"
 
@@ -40,6 +43,42 @@ class BrokenModel {
   gguf::TempFolder folder_;
   std::string path_;
 };
+
+/// The CPU device with a fault: what it compiles is not the program that it was given.
+class BrokenDevice : public Device {
+ public:
+  explicit BrokenDevice(std::function<void(Program&)> fault) : fault_(std::move(fault)) {}
+  std::string name() const override { return "broken"; }
+  std::unique_ptr<Executable> compile(const Program& program, const gguf::File& file, const Capacity& capacity,
+                                      const Progress& progress) override {
+    Program faulty = program;
+    fault_(faulty);
+    return cpu_->compile(faulty, file, capacity, progress);
+  }
+
+ private:
+  std::unique_ptr<Device> cpu_ = make_cpu_device({.n_threads = 2, .isa = {}});
+  std::function<void(Program&)> fault_;
+};
+
+/// What verification says of llama-dense on a device: 9 tokens in steps of 4, 4 and 1 rows.
+std::optional<Difference> verified(std::shared_ptr<Device> device) {
+  const std::vector<int32_t> tokens = {1, 5, 9, 2, 7, 4, 4, 8, 3};
+  Engine engine(fixture("llama-dense.gguf"), std::move(device), {.n_ctx = 64, .n_batch = 4, .tokenizer = false});
+  const Capacity capacity{.max_rows = 4, .max_outputs = 1, .n_pages = 1};
+  const auto reference = make_reference_device()->compile(engine.program(), engine.file(), capacity, {});
+  return find_difference(engine, *reference, tokens);
+}
+
+/// Breaks one op, so that it still runs; false for ops without anything to break.
+bool break_op(Op& op) {
+  if (auto* embed = std::get_if<EmbedOp>(&op)) embed->scale = 1.001f;
+  else if (auto* linear = std::get_if<LinearOp>(&op)) linear->products.back().multiply = 1.001f;
+  else if (auto* append = std::get_if<AppendOp>(&op)) std::swap(append->k, append->v);
+  else if (auto* attend = std::get_if<AttendOp>(&op)) attend->scale *= 1.001f;
+  else return false;
+  return true;
+}
 
 std::optional<TracedValue> found_in(Engine& engine) {
   Session session(engine);
@@ -79,6 +118,42 @@ TEST(Trace, FindsNothingInASoundModelAndLeavesItsResults) {
   session.evaluate(tokens);
   EXPECT_EQ(n_ops, 2 * engine.program().ops.size());  // two steps: n_batch is 4
   EXPECT_EQ(std::vector<float>(session.logits().begin(), session.logits().end()), plain);
+}
+
+TEST(Verify, FindsNothingOnASoundDevice) {
+  EXPECT_FALSE(verified(make_cpu_device({.n_threads = 2, .isa = {}})));
+  EXPECT_FALSE(verified(make_reference_device()));
+}
+
+TEST(Verify, NamesTheOpThatIsBroken) {
+  const gguf::File file = gguf::File::open(fixture("llama-dense.gguf"));
+  const Program program = build_program(file, read_config(file), {.n_ctx = 64});
+  size_t n_broken = 0;
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    Op op = program.ops[i];
+    if (!break_op(op)) continue;
+    ++n_broken;
+    SCOPED_TRACE(to_text(program, op));
+    const auto found = verified(std::make_shared<BrokenDevice>([i](Program& faulty) { break_op(faulty.ops[i]); }));
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->got.op, i);
+    EXPECT_EQ(found->n_rows, 4u);
+    EXPECT_EQ(found->position, 0u);
+    EXPECT_NE(found->got.value, found->expected);
+    EXPECT_GE(found->n_differ, 1u);
+    EXPECT_LE(found->n_differ, found->n_values);
+  }
+  EXPECT_GE(n_broken, 1 + 5 * program.kv.size());
+}
+
+TEST(Verify, LooksAtTheKeysAndValuesThatAreStored) {
+  const auto found = verified(std::make_shared<BrokenDevice>([](Program& faulty) {
+    for (Op& op : faulty.ops)
+      if (auto* append = std::get_if<AppendOp>(&op); append != nullptr && append->layer == 1) append->v = append->k;
+  }));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->got.place.kind, Place::Kind::kValues);
+  EXPECT_EQ(found->got.place.index, 1);
 }
 
 }  // namespace

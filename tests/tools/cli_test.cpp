@@ -267,6 +267,18 @@ TEST(Devices, ReportsTheInstructionSet) {
   EXPECT_EQ(lamina({"devices"}, {.environment = {"LAMINA_ISA=fast"}}).exit_code, 2);
 }
 
+TEST(Verify, SaysThatAllOpsAgree) {
+  for (const std::string isa : {"scalar", "avx2", "avx512"}) {
+    const ProcessResult result = lamina({"verify", kModel}, {.environment = {"LAMINA_ISA=" + isa}});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_TRUE(result.out.starts_with("all ")) << result.out;
+    EXPECT_NE(result.out.find("for 14 tokens"), std::string::npos) << result.out;
+  }
+  const ProcessResult text = lamina({"verify", kModel, "-p", "xyz"});
+  EXPECT_NE(text.out.find("for 4 tokens"), std::string::npos) << text.out;  // with bos
+  EXPECT_EQ(lamina({"verify", kModel, "-p", "xyz", "-c", "2"}).exit_code, 2);
+}
+
 TEST(Bench, PrintsLlamaBenchsTableAndJson) {
   const ProcessResult table = lamina({"bench", kModel, "-p", "16", "-n", "4", "-d", "3", "-r", "2"});
   EXPECT_EQ(table.exit_code, 0) << table.err;
