@@ -164,9 +164,10 @@ std::string to_text(const Program& program) {
   for (size_t i = 0; i < program.ropes.size(); ++i)
     result += fmt::format("rope {}: {}\n", i, rope_text(program.ropes[i]));
   result += kv_text(program.kv);
-  const Writer writer(program);
-  for (const Op& op : program.ops) result += std::visit(writer, op) + "\n";
+  for (const Op& op : program.ops) result += to_text(program, op) + "\n";
   return result;
 }
+
+std::string to_text(const Program& program, const Op& op) { return std::visit(Writer(program), op); }
 
 }  // namespace lamina

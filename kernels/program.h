@@ -182,4 +182,7 @@ struct Program {
 /// The program as text, one op a line: what `lamina inspect --program` prints and golden tests compare.
 std::string to_text(const Program& program);
 
+/// The line of one op.
+std::string to_text(const Program& program, const Op& op);
+
 }  // namespace lamina

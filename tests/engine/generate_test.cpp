@@ -7,7 +7,7 @@
 
 #include "engine/bench.h"
 #include "engine/model_label.h"
-#include "tests/reference.h"
+#include "kernels/reference/reference_device.h"
 
 namespace lamina {
 namespace {

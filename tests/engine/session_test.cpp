@@ -12,7 +12,7 @@
 
 #include "gguf/error.h"
 #include "kernels/cpu/cpu_device.h"
-#include "tests/reference.h"
+#include "kernels/reference/reference_device.h"
 
 namespace lamina {
 namespace {

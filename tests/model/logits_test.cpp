@@ -6,7 +6,7 @@
 
 #include "model/builder.h"
 #include "tests/model/edited_file.h"
-#include "tests/reference.h"
+#include "kernels/reference/reference_device.h"
 #include "tests/tiny_model.h"
 
 namespace lamina {

@@ -1,7 +1,7 @@
 // The reference against naive formulas in double: products of every type, norms, rotation, attention over pages, splits
 // and windows, routing; and the scalar functions against libm's doubles. In: tiny models with random weights. Out:
 // tolerances a few times what float32 rounding explains; bit-equality is between devices, not here.
-#include "tests/reference.h"
+#include "kernels/reference/reference_device.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "tests/reference_math.h"
+#include "kernels/reference/math.h"
 #include "tests/tiny_model.h"
 
 namespace lamina {

@@ -1,12 +1,12 @@
-// Products of the reference: see reference_product.h.
-#include "tests/reference_product.h"
+// Products of the reference: see product.h.
+#include "kernels/reference/product.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "gguf/error.h"
-#include "tests/reference_math.h"
+#include "kernels/reference/math.h"
 
 namespace lamina::reference {
 namespace {

@@ -1,5 +1,5 @@
-// The reference device: see reference.h. Products, attention and the scalar functions stand in reference_*.
-#include "tests/reference.h"
+// The reference device: see reference_device.h. Products, attention and the scalar functions stand beside it.
+#include "kernels/reference/reference_device.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "gguf/error.h"
-#include "tests/reference_attention.h"
-#include "tests/reference_math.h"
-#include "tests/reference_product.h"
+#include "kernels/reference/attention.h"
+#include "kernels/reference/math.h"
+#include "kernels/reference/product.h"
 
 namespace lamina {
 namespace {
@@ -102,12 +102,32 @@ class ReferenceExecutable : public Executable {
   }
 
   void run(const Step& step) override {
+    trace(step, [](size_t) { return true; });
+  }
+
+  void trace(const Step& step, const AfterOp& after_op) override {
     LAMINA_CHECK(step.token.size() <= capacity_.max_rows && step.outputs.size() <= capacity_.max_outputs);
     step_ = &step;
     for (size_t i = 0; i < buffers_.size(); ++i)
       buffers_[i].assign(n_rows(static_cast<Buf>(i)) * program_.buffers[i].width, 0.0f);
-    for (const Op& op : program_.ops) std::visit([this](const auto& one) { run_op(one); }, op);
+    bool go_on = true;
+    for (size_t i = 0; go_on && i < program_.ops.size(); ++i) {
+      std::visit([this](const auto& op) { run_op(op); }, program_.ops[i]);
+      go_on = after_op(i);
+    }
     step_ = nullptr;
+  }
+
+  std::vector<float> read(const Place& place) const override {
+    switch (place.kind) {
+      case Place::Kind::kBuffer: return buffers_[place.index];
+      case Place::Kind::kKeys:
+      case Place::Kind::kValues: return read_kv(place);
+      case Place::Kind::kExperts: return {chosen_.begin(), chosen_.end()};
+      case Place::Kind::kExpertWeights: return chosen_weight_;
+      case Place::Kind::kArgmax: return {argmax_.begin(), argmax_.end()};
+    }
+    return {};
   }
 
   std::span<const float> logits(uint32_t i) override {
@@ -137,6 +157,19 @@ class ReferenceExecutable : public Executable {
   }
 
  private:
+  /// The keys or values that the step's rows have in a layer's pages.
+  std::vector<float> read_kv(const Place& place) const {
+    const KvPages& kv = kv_[place.index];
+    std::vector<float> out;
+    for (size_t t = 0; t < step_->token.size(); ++t)
+      for (uint32_t h = 0; h < kv.shape().n_head_kv; ++h) {
+        const std::span<const float> head = place.kind == Place::Kind::kKeys ? kv.k(pages_of(t), step_->position[t], h)
+                                                                             : kv.v(pages_of(t), step_->position[t], h);
+        out.insert(out.end(), head.begin(), head.end());
+      }
+    return out;
+  }
+
   size_t n_rows(Buf buffer) const {
     switch (program_.buffers[buffer].rows) {
       case RowSet::kTokens: return step_->token.size();

@@ -1,10 +1,10 @@
-// Attention of the reference: see reference_attention.h.
-#include "tests/reference_attention.h"
+// Attention of the reference: see attention.h.
+#include "kernels/reference/attention.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "tests/reference_math.h"
+#include "kernels/reference/math.h"
 
 namespace lamina::reference {
 namespace {
