@@ -64,6 +64,7 @@ int run(int argc, char** argv) {
   lamina::add_tokenize(app);
   lamina::add_logits(app);
   lamina::add_verify(app);
+  lamina::add_ops(app);
   app.footer(kExamples);  // after the verbs, which would inherit it
   const int usage = static_cast<int>(lamina::ErrorKind::kUsage);
   try {

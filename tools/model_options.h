@@ -21,6 +21,9 @@ struct ModelOptions {
   bool quiet = false;
 };
 
+/// Adds --device and -t to `verb`.
+void add_device_options(CLI::App& verb, ModelOptions& options);
+
 /// Adds MODEL, --device, -t, -b, -v and -q to `verb`.
 void add_model_options(CLI::App& verb, ModelOptions& options);
 
