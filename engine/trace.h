@@ -20,8 +20,8 @@ struct TracedValue {
   float value = 0;
 };
 
-/// Runs `evaluate`, which evaluates sessions of `engine`, op by op until an op writes a number that is not finite; the
-/// rest of its steps is left out then, so rewind the sessions before they are used again. Nothing when all are finite.
+/// Runs `evaluate`, which evaluates sessions of `engine`, op by op: the first number that is not finite among all that
+/// the ops write. Nothing when all are finite.
 std::optional<TracedValue> find_non_finite(Engine& engine, const std::function<void()>& evaluate);
 
 /// The first place where a device and the reference differ.

@@ -91,10 +91,10 @@ class Report {
   Report(bool json, const Peaks& peaks) : json_(json), peaks_(peaks) {
     write_stdout(
         json_ ? "["
-              : fmt::format("{:<32} | {:>22} | {:<12} | {:>5} | {:>10} | {:>7} | {:>9} | {:>7} | {:<7} | {:>6} |\n"
+              : fmt::format("| {:<32} | {:>22} | {:<12} | {:>5} | {:>10} | {:>7} | {:>9} | {:>7} | {:<7} | {:>6} |\n"
                             "| {:-<32} | {:->21}: | {:-<12} | {:->4}: | {:->9}: | {:->6}: | {:->8}: | {:->6}: | {:-<7} "
                             "| {:->5}: |\n",
-                            "| op", "shape", "types", "rows", "us", "GB/s", "GFLOP/s", "FLOP/B", "roof", "% of it",  //
+                            "op", "shape", "types", "rows", "us", "GB/s", "GFLOP/s", "FLOP/B", "roof", "% of it",  //
                             "", "", "", "", "", "", "", "", "", ""));
   }
 

@@ -7,8 +7,13 @@
 #include <cmath>
 #include <vector>
 
+#include "tools/svg.h"
+
 namespace lamina {
 namespace {
+
+using svg::line;
+using svg::text;
 
 // Sizes in pixels.
 constexpr double kWidth = 1100, kHeight = 720, kLeft = 80, kRight = 30, kTop = 50, kBottom = 60;
@@ -30,22 +35,6 @@ struct Axis {
 
 Axis axis_over(double least, double most, double from, double to) {
   return {std::floor(std::log10(least)), std::ceil(std::log10(most)), from, to};
-}
-
-std::string line(const char* kind, double x1, double y1, double x2, double y2) {
-  return fmt::format("<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n", kind, x1, y1, x2,
-                     y2);
-}
-
-/// `words` may hold no characters that SVG gives a meaning.
-std::string text(const char* kind, double x, double y, const std::string& words) {
-  return fmt::format("<text class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", kind, x, y, words);
-}
-
-/// Buffer names come from the builder, but a picture must be one whatever they are.
-std::string plain(std::string words) {
-  std::erase_if(words, [](char c) { return c == '<' || c == '>' || c == '&'; });
-  return words;
 }
 
 /// Labels that do not lie on each other: each goes to the first free line below its point.
@@ -124,7 +113,7 @@ std::string roofline_svg(std::span<const OpRow> all, const Peaks& peaks, const s
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\">\n{2}"
       "<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n",
       kWidth, kHeight, kStyle);
-  out += text("title", kLeft, 22, plain(title)) + grid(x, y);
+  out += text("title", kLeft, 22, title) + grid(x, y);
   out += roof(x, y, peaks.read_bytes_per_second, peaks.int8_flops, "int8");
   out += roof(x, y, peaks.read_bytes_per_second, peaks.float32_flops, "float32");
   const double named = std::pow(10, (x.first + std::log10(peaks.float32_flops / peaks.read_bytes_per_second)) / 2);
@@ -135,7 +124,7 @@ std::string roofline_svg(std::span<const OpRow> all, const Peaks& peaks, const s
   Labels labels;
   for (const Point& point : points) {
     const OpRow& row = *point.row;
-    const std::string words = plain(fmt::format("{} {} x{}", row.label.name, row.label.types, row.rows.n_rows));
+    const std::string words = fmt::format("{} {} x{}", row.label.name, row.label.types, row.rows.n_rows);
     const double px = x.at(point.intensity), py = y.at(point.rate),
                  width = kLetterWidth * static_cast<double>(words.size());
     const bool to_left = px + 8 + width > kWidth;
