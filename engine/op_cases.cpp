@@ -110,6 +110,14 @@ class LayerBuilder {
   Program program_;
 };
 
+/// "attn_q" for "blk.3.attn_q.weight".
+std::string short_name(const gguf::Tensor& tensor) {
+  std::string name = tensor.name;
+  if (name.starts_with("blk.")) name.erase(0, name.find('.', 4) + 1);
+  if (name.ends_with(".weight")) name.erase(name.size() - 7);
+  return name;
+}
+
 /// Writes an op's name and shape.
 struct Labeller {
   const Program& program;
@@ -123,7 +131,8 @@ struct Labeller {
     uint32_t n_rows = 0;
     std::set<std::string> types;
     for (const Product& product : op.products) {
-      label.name += " " + buffer(product.out).name;
+      const std::string name = " " + short_name(*product.weight.tensor);
+      if (!label.name.ends_with(name)) label.name += name;  // parts of a fused tensor share it
       n_rows += product.weight.n_rows;
       types.insert(product.weight.tensor->type->name);
     }

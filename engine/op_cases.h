@@ -26,7 +26,7 @@ Op with_tensors(Op op, const std::function<const gguf::Tensor*(const gguf::Tenso
 
 /// What an op is, in a few words.
 struct OpLabel {
-  std::string name;   ///< "linear norm q k v"
+  std::string name;   ///< "linear norm attn_q attn_k attn_v"
   std::string shape;  ///< "2048 x 2560"
   std::string types;  ///< "Q4_K", "Q4_K Q6_K"; empty without weights
 };

@@ -12,9 +12,10 @@
 namespace lamina {
 namespace {
 
-/// Copies of an op together hold at least this much, more than caches do, unless that takes too many.
+/// The weights of an op's copies together: about this much, more than caches hold, unless that takes too many copies.
 constexpr uint64_t kBytesOfCopies = uint64_t{256} << 20;
-constexpr uint32_t kMostCopies = 24;
+constexpr uint64_t kMostCopies = 128;
+constexpr uint32_t kCopiesWithoutWeights = 24;
 constexpr double kLeastSeconds = 0.2;
 
 /// Rows of the table that fills input buffers.
@@ -84,8 +85,7 @@ uint64_t file_bytes(const Weight& w) {
   return uint64_t{w.n_expert} * w.n_rows * w.n_cols / w.tensor->type->block * w.tensor->type->bytes;
 }
 
-/// Bytes that the copies must exceed together.
-uint64_t bytes_of_copy(const Op& op) {
+uint64_t bytes_of_weights(const Op& op) {
   uint64_t bytes = 0;
   if (const auto* linear = std::get_if<LinearOp>(&op))
     for (const Product& product : linear->products) bytes += file_bytes(product.weight);
@@ -201,14 +201,15 @@ OpTimer::OpTimer(Device& device, const Program& program, const std::vector<size_
   Program without = program;
   without.ops.clear();
   without.kv.clear();
-  uint64_t bytes = 1;
+  uint64_t bytes = 0;
   n_token_ = kFillRows;
   for (const size_t i : ops) {
     ops_.push_back(program.ops[i]);
-    bytes += bytes_of_copy(program.ops[i]);
+    bytes += bytes_of_weights(program.ops[i]);
     if (const auto* embed = std::get_if<EmbedOp>(&program.ops[i])) n_token_ = embed->table.n_rows;
   }
-  n_copies_ = static_cast<uint32_t>(std::clamp<uint64_t>(kBytesOfCopies / bytes, 1, kMostCopies));
+  n_copies_ = bytes == 0 ? kCopiesWithoutWeights
+                         : static_cast<uint32_t>(std::clamp<uint64_t>(kBytesOfCopies / bytes, 1, kMostCopies));
 
   Filler filler(without, weights_);
   for (const Op& op : ops_) filler.fill(op);

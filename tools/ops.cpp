@@ -91,8 +91,8 @@ class Report {
   Report(bool json, const Peaks& peaks) : json_(json), peaks_(peaks) {
     write_stdout(
         json_ ? "["
-              : fmt::format("| {:<32} | {:>22} | {:<12} | {:>5} | {:>10} | {:>7} | {:>9} | {:>7} | {:<7} | {:>6} |\n"
-                            "| {:-<32} | {:->21}: | {:-<12} | {:->4}: | {:->9}: | {:->6}: | {:->8}: | {:->6}: | {:-<7} "
+              : fmt::format("| {:<40} | {:>22} | {:<12} | {:>5} | {:>10} | {:>7} | {:>9} | {:>7} | {:<7} | {:>6} |\n"
+                            "| {:-<40} | {:->21}: | {:-<12} | {:->4}: | {:->9}: | {:->6}: | {:->8}: | {:->6}: | {:-<7} "
                             "| {:->5}: |\n",
                             "op", "shape", "types", "rows", "us", "GB/s", "GFLOP/s", "FLOP/B", "roof", "% of it",  //
                             "", "", "", "", "", "", "", "", "", ""));
@@ -122,7 +122,7 @@ class Report {
       return;
     }
     write_stdout(fmt::format(
-        "| {:<32} | {:>22} | {:<12} | {:>5} | {:>10.1f} | {:>7.2f} | {:>9.2f} | {:>7.2f} | {:<7} | {:>6} |\n",
+        "| {:<40} | {:>22} | {:<12} | {:>5} | {:>10.1f} | {:>7.2f} | {:>9.2f} | {:>7.2f} | {:<7} | {:>6} |\n",
         row.label.name, row.label.shape, row.label.types, row.rows.n_rows, s.seconds * 1e6, gb_s, gflop_s,
         s.operations / s.bytes, roof.name, has_roofs ? fmt::format("{:.1f}", 100 * roof.share_of_roof) : ""));
   }
@@ -130,9 +130,10 @@ class Report {
   void end() {
     if (json_) return write_stdout("\n]\n");
     if (peaks_.read_bytes_per_second == 0) return;
-    write_stdout(fmt::format("\npeaks: {:.1f} GB/s read, {:.0f} GFLOP/s int8, {:.0f} GFLOP/s float32\n",
-                             peaks_.read_bytes_per_second * 1e-9, peaks_.int8_flops * 1e-9,
-                             peaks_.float32_flops * 1e-9));
+    write_stdout(
+        fmt::format("\npeaks: {:.1f} GB/s read from memory, {:.0f} GFLOP/s int8, {:.0f} GFLOP/s float32; what comes "
+                    "from caches may exceed 100 %\n",
+                    peaks_.read_bytes_per_second * 1e-9, peaks_.int8_flops * 1e-9, peaks_.float32_flops * 1e-9));
   }
 
  private:
@@ -165,7 +166,8 @@ void measure_ops(const OpsOptions& options, Device& device) {
   }
   report.end();
   if (!options.plot.empty()) {
-    const std::string svg = roofline_svg(rows, peaks, fmt::format("lamina ops on {}", device.name()));
+    const std::string svg =
+        roofline_svg(rows, peaks, fmt::format("lamina ops on {} (red: one row, blue: many)", device.name()));
     WholeFile file(options.plot);
     file.write(std::as_bytes(std::span(svg)));
     file.finish();

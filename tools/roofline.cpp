@@ -16,7 +16,7 @@ using svg::line;
 using svg::text;
 
 // Sizes in pixels.
-constexpr double kWidth = 1100, kHeight = 720, kLeft = 80, kRight = 30, kTop = 50, kBottom = 60;
+constexpr double kWidth = 1240, kHeight = 720, kLeft = 80, kRight = 170, kTop = 50, kBottom = 60;
 constexpr double kLineHeight = 13, kLetterWidth = 6.2;
 
 constexpr const char* kStyle =
