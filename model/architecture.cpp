@@ -10,17 +10,7 @@ namespace {
 constexpr auto kHalves = RopePairs::kHalves;
 constexpr auto kLayer = NormKind::kLayer;
 
-/// The same row under another name.
-constexpr Architecture named(std::string_view name, Architecture row) {
-  row.name = name;
-  return row;
-}
-
 // clang-format off
-constexpr Architecture kGranite = {
-    .name = "granite", .rope_layers = RopeLayers::kFinetuned, .experts = ExpertUse::kOptional, .shared_expert = true,
-    .logit_scale = LogitScale::kDivides, .embedding_scale = 1.0, .residual_scale = 1.0, .attention_scale = 0.0};
-
 constexpr Architecture kArchitectures[] = {
     {.name = "llama", .experts = ExpertUse::kOptional, .attention_scale = 0.0},
     {.name = "mistral3", .attention_temperature = true, .experts = ExpertUse::kOptional},
@@ -37,15 +27,17 @@ constexpr Architecture kArchitectures[] = {
     {.name = "gemma3", .norm_place = NormPlace::kAround, .qk_norm = QkNorm::kHeads, .rope_pairs = kHalves,
      .activation = Activation::kGelu, .scaled_embeddings = true, .wide_scale_layers = 62,
      .window = Window{.period = 6, .freq_base = 10000, .unscaled_rope = true}, .final_softcap = 0.0},
-    {.name = "glm4", .norm_place = NormPlace::kAround},
+    {.name = "glm4", .norm_place = NormPlace::kAround, .sections_pair_halves = true},
 
     {.name = "olmo2", .norm_place = NormPlace::kAfter, .qk_norm = QkNorm::kRow, .rope_pairs = kHalves,
      .window = Window{.period = 4, .unscaled_rope = true}},
     {.name = "exaone4", .norm_place = NormPlace::kAfter, .qk_norm = QkNorm::kHeads, .rope_pairs = kHalves,
      .rope_layers = RopeLayers::kWindowed, .window = Window{.size = 4096, .period = 4, .n_layer = 64}},
 
-    kGranite,
-    named("granitemoe", kGranite),
+    {.name = "granite", .rope_layers = RopeLayers::kFinetuned, .experts = ExpertUse::kOptional, .shared_expert = true,
+     .logit_scale = LogitScale::kDivides, .embedding_scale = 1.0, .residual_scale = 1.0, .attention_scale = 0.0},
+    {.name = "granitemoe", .experts = ExpertUse::kOptional, .shared_expert = true,
+     .logit_scale = LogitScale::kDivides, .embedding_scale = 1.0, .residual_scale = 1.0, .attention_scale = 0.0},
     {.name = "minicpm", .rope_layers = RopeLayers::kFinetuned, .experts = ExpertUse::kOptional,
      .logit_scale = LogitScale::kDivides, .embedding_scale = 12.0, .residual_scale = 0.0},
 

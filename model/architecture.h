@@ -76,6 +76,7 @@ struct Architecture {
   Parallel parallel = Parallel::kNever;
   QkNorm qk_norm = QkNorm::kNone;
   RopePairs rope_pairs = RopePairs::kAdjacent;
+  bool sections_pair_halves = false;  ///< a file with rope.dimension_sections pairs halves instead
   RopeLayers rope_layers = RopeLayers::kAll;
   Activation activation = Activation::kSilu;
   bool gated = true;                      ///< feed-forward: down(act(gate x) * up x), else down(act(up x))

@@ -211,6 +211,12 @@ bool rotates(const Config& config, uint32_t i) {
   return true;
 }
 
+/// Sections split the dimensions among several position components, which are equal where all is text.
+void read_rope_sections(const Reader& reader, Config& config) {
+  if (!config.architecture->sections_pair_halves || reader.find("rope.dimension_sections") == nullptr) return;
+  config.rope_pairs = RopePairs::kHalves;
+}
+
 void read_rope_scaling(const Reader& reader, Config& config) {
   const gguf::Value* value = reader.find("rope.scaling.type");
   if (rope(*config.architecture) == Presence::kIgnored || value == nullptr) return;
@@ -233,6 +239,7 @@ Config defaults(const Architecture& row) {
   config.final_softcap = row.final_softcap.value_or(0);
   config.embedding_scale = row.embedding_scale.value_or(1);
   config.residual_scale = row.residual_scale.value_or(1);
+  config.rope_pairs = row.rope_pairs;
   if (row.window) config.window = row.window->size, config.freq_base_window = row.window->freq_base;
   return config;
 }
@@ -340,6 +347,7 @@ Config read_config(const gguf::File& file) {
     config.layers.resize(config.n_layer);
   }
   read_window_pattern(reader, config);
+  read_rope_sections(reader, config);
   read_rope_scaling(reader, config);
   read_vocabulary(reader, config);
   complete(config);

@@ -42,6 +42,7 @@ struct Config {
   bool parallel = false;                                            ///< use_parallel_residual
 
   uint32_t n_rot = 0;  ///< rotated dimensions of a head
+  RopePairs rope_pairs = RopePairs::kAdjacent;
   double freq_base = 10000;
   bool rope_finetuned = true;
   double freq_base_window = 0;     ///< of windowed layers

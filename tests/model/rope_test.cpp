@@ -101,6 +101,7 @@ TEST(Rope, YarnMagnitudeTakesTheFilesFactors) {
 TEST(Rope, WindowedLayersOfGemma3UseTheirOwnBaseUnscaled) {
   Config config = config_of(16, 1000000);
   config.architecture = find_architecture("gemma3");
+  config.rope_pairs = RopePairs::kHalves;
   config.freq_base_window = 10000;
   config.rope_factor = 8;
   const Rope global = make_rope(config, {}), local = make_window_rope(config, {});
@@ -141,6 +142,17 @@ TEST(Rope, PartialRotationSpacesItsFrequenciesOverTheRotatedDimensions) {
   expect_near(rope.inv_freq[0], 1);
   expect_near(rope.inv_freq[1], 0.01);
   EXPECT_EQ(rope.pairs, RopePairs::kHalves);
+}
+
+TEST(Rope, SectionsPairHalvesOnlyInGlm4) {
+  for (const std::string architecture : {"glm4", "llama"}) {
+    EditedFile file("llama-dense.gguf");
+    file.rename(architecture);
+    EXPECT_EQ(make_rope(read_config(file.open()), {}).pairs, RopePairs::kAdjacent);
+    file.set_array(architecture + ".rope.dimension_sections", {4, 4, 4, 4});
+    EXPECT_EQ(make_rope(read_config(file.open()), {}).pairs,
+              architecture == "glm4" ? RopePairs::kHalves : RopePairs::kAdjacent);
+  }
 }
 
 TEST(Rope, YarnTakesItsKeys) {
