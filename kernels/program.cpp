@@ -24,6 +24,7 @@ const char* text(Activation activation) {
     case Activation::kSilu: return "silu";
     case Activation::kGelu: return "gelu";
     case Activation::kRelu: return "relu";
+    case Activation::kReluSquared: return "relu^2";
   }
   return "?";
 }
@@ -94,6 +95,9 @@ class Writer {
                                      op.layer, op.n_head, op.scale);
     if (op.softcap != 0) result += fmt::format(", softcap {}", op.softcap);
     if (op.window != 0) result += fmt::format(", window {}", op.window);
+    if (op.temperature.scale != 0) {
+      result += fmt::format(", temperature {:.6g} every {} positions", op.temperature.scale, op.temperature.length);
+    }
     return result;
   }
 

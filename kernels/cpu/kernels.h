@@ -62,7 +62,7 @@ struct NormArgs {
   uint32_t n_weight = 0;          ///< over heads: values in weight and bias, one head's or all heads'
 };
 
-enum class Gate : uint8_t { kSilu, kGelu, kRelu };
+enum class Gate : uint8_t { kSilu, kGelu, kRelu, kReluSquared };
 
 /// Softmax attention of one query head over one KV head's pages.
 struct AttendArgs {

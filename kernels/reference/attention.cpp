@@ -24,13 +24,14 @@ struct Head {
   std::span<const uint32_t> pages;
   uint32_t head_kv;
   std::span<const float> q;
+  float scale;  ///< of the scores, temperature included
 };
 
 float score(const Head& head, uint32_t position) {
   const std::span<const float> k = head.kv.k(head.pages, position, head.head_kv);
   float dot = 0;
   for (size_t d = 0; d < k.size(); ++d) dot = std::fma(head.q[d], k[d], dot);
-  const float scaled = dot * head.op.scale;
+  const float scaled = dot * head.scale;
   return head.op.softcap != 0 ? softcap(scaled, head.op.softcap) : scaled;
 }
 
@@ -113,7 +114,9 @@ std::span<const float> KvPages::v(std::span<const uint32_t> pages, uint32_t posi
 
 void attend(const AttendOp& op, const KvPages& kv, std::span<const uint32_t> pages, uint32_t position, uint32_t head_kv,
             std::span<const float> q, std::span<float> out) {
-  const Head head{op, kv, pages, head_kv, q};
+  const double steps = std::floor(static_cast<double>(position) / op.temperature.length);
+  const double temperature = 1 + op.temperature.scale * std::log(1 + steps);
+  const Head head{op, kv, pages, head_kv, q, static_cast<float>(op.scale * temperature)};
   const uint32_t lo = op.window != 0 && position >= op.window ? position - op.window + 1 : 0;
   const uint32_t hi = position + 1;
   Running total(out.size());

@@ -84,6 +84,7 @@ inline float activate(Activation activation, float x) {
     case Activation::kSilu: return silu(x);
     case Activation::kGelu: return gelu(x);
     case Activation::kRelu: return relu(x);
+    case Activation::kReluSquared: return relu(x) * relu(x);
   }
   return x;
 }

@@ -166,7 +166,7 @@ TEST(Reference, EmbeddingsNormsGatesAndEpilogues) {
   model.add("down.scale", "F32", {1});
   model.add("down_bias", "F32", {kWidth});
   model.open();
-  for (Activation activation : {Activation::kSilu, Activation::kGelu, Activation::kRelu}) {
+  for (Activation activation : {Activation::kSilu, Activation::kGelu, Activation::kRelu, Activation::kReluSquared}) {
     for (NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
       const Norm norm{kind, 1e-5f, model.vector("norm"),
                       kind == NormKind::kLayer ? model.vector("norm_bias") : Vector{}};
@@ -202,6 +202,7 @@ TEST(Reference, EmbeddingsNormsGatesAndEpilogues) {
           const double g = z[i];
           if (activation == Activation::kSilu) z[i] = g / (1 + std::exp(-g)) * u[i];
           if (activation == Activation::kRelu) z[i] = std::max(g, 0.0) * u[i];
+          if (activation == Activation::kReluSquared) z[i] = g > 0 ? g * g * u[i] : 0;
           if (activation == Activation::kGelu)
             z[i] = 0.5 * g * (1 + std::tanh(std::sqrt(2 / M_PI) * (g + 0.044715 * g * g * g))) * u[i];
         }
@@ -224,6 +225,7 @@ struct NaiveAttention {
   const Rope& rope;
   double scale, cap;
   uint32_t window;
+  Temperature temperature;
 
   void rotate(double* head, uint32_t position) const {
     const size_t n_pairs = rope.inv_freq.size();
@@ -240,6 +242,9 @@ struct NaiveAttention {
   Doubles row(const std::vector<Doubles>& q, const std::vector<Doubles>& k, const std::vector<Doubles>& v,
               uint32_t position) const {
     Doubles out(n_head * dim_v);
+    double growth = 1;
+    for (uint32_t at = temperature.length, n = 1; at <= position; at += temperature.length, ++n)
+      growth += temperature.scale * std::log((n + 1.0) / n);  // ln(1 + n), step by step
     for (uint32_t h = 0; h < n_head; ++h) {
       const uint32_t h_kv = h / (n_head / n_head_kv);
       Doubles p(position + 1);
@@ -247,7 +252,7 @@ struct NaiveAttention {
       for (uint32_t at = 0; at <= position; ++at) {
         if (window != 0 && position - at >= window) continue;
         for (uint32_t d = 0; d < dim_k; ++d) p[at] += q[position][h * dim_k + d] * k[at][h_kv * dim_k + d];
-        p[at] = std::exp(cap * std::tanh(p[at] * scale / cap));
+        p[at] = std::exp(cap * std::tanh(p[at] * scale * growth / cap));
         total += p[at];
       }
       for (uint32_t at = 0; at <= position; ++at)
@@ -267,6 +272,7 @@ TEST(Reference, AttentionOverPagesSplitsAndWindows) {
   model.add("q_norm", "F32", {kDimK});
   model.open();
   for (uint32_t window : {0u, 100u}) {
+    const Temperature temperature = window != 0 ? Temperature{0.3, 50} : Temperature{};
     Program program;
     program.ropes = {{.pairs = window != 0 ? RopePairs::kHalves : RopePairs::kAdjacent,
                       .inv_freq = {1, 0.1, 0.01},
@@ -279,10 +285,16 @@ TEST(Reference, AttentionOverPagesSplitsAndWindows) {
     const Norm norm{NormKind::kRms, 1e-6f, model.vector("q_norm"), {}};
     program.ops.push_back(AppendOp{.q = q, .k = k, .v = v, .n_head = kHead, .q_norm = norm, .k_norm = {}, .rope = 0});
     const Buf out = add_buffer(program, "attended", kHead * kDimV);
-    program.ops.push_back(AttendOp{.q = q, .out = out, .n_head = kHead, .scale = 0.7f, .softcap = 5, .window = window});
+    program.ops.push_back(AttendOp{.q = q,
+                                   .out = out,
+                                   .n_head = kHead,
+                                   .scale = 0.7f,
+                                   .softcap = 5,
+                                   .window = window,
+                                   .temperature = temperature});
     finish(program, out);
 
-    const NaiveAttention naive{kHead, kHeadKv, kDimK, kDimV, program.ropes[0], 0.7, 5, window};
+    const NaiveAttention naive{kHead, kHeadKv, kDimK, kDimV, program.ropes[0], 0.7, 5, window, temperature};
     const std::vector<int32_t> tokens = some_tokens(kTokens, 40);
     const auto exact_f16 = [](double value) {
       return double{gguf::f16_to_f32(gguf::f32_to_f16(static_cast<float>(value)))};
