@@ -7,6 +7,8 @@
 
 #include "engine/generate.h"
 #include "gguf/error.h"
+#include "model/chat_template.h"
+#include "tools/generation_report.h"
 #include "tools/model_options.h"
 #include "tools/signal_flag.h"
 #include "tools/terminal.h"
@@ -21,6 +23,9 @@ struct RunOptions {
   bool has_prompt = false;  ///< -p was given, perhaps empty
   bool escapes = false;
   bool parse_special = false;
+  bool chat = false;
+  std::string system;
+  bool has_system = false;  ///< --system was given, perhaps empty
   int64_t n_predict = -1;
 };
 
@@ -59,32 +64,29 @@ std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const std::string
   return tokens;
 }
 
-double rate(uint32_t n, double seconds) { return seconds > 0 ? n / seconds : 0; }
-
-void report(const Generation& result, const Engine& engine, const ModelOptions& options) {
-  if (result.reason == EndReason::kContext && !options.quiet) {
-    fmt::print(stderr, "lamina: the context of {} tokens is full (raise it with -c)\n", engine.n_ctx());
-  }
-  if (options.quiet || !(options.verbose || stderr_is_terminal())) return;
-  fmt::print(stderr, "prompt {} tokens, {:.1f} tokens/s; generated {} tokens, {:.1f} tokens/s\n", result.n_prompt,
-             rate(result.n_prompt, result.prompt_seconds), result.n_generated,
-             rate(result.n_steps, result.generate_seconds));
+/// Ids of a dialogue in which `prompt` is the first message to be answered.
+std::vector<int32_t> chat_tokens(const Engine& engine, const RunOptions& options, const std::string& prompt) {
+  std::vector<Message> messages;
+  if (options.has_system) messages.push_back({Message::Role::kSystem, options.system});
+  messages.push_back({Message::Role::kUser, prompt});
+  return engine.tokenizer().encode_parts(ChatTemplate(engine.file(), engine.tokenizer()).render(messages));
 }
 
 void run_prompt(const RunOptions& options) {
   const std::string prompt = read_prompt(options);
   const auto engine = load_engine(options.model, {});
-  std::vector<int32_t> tokens = prompt_tokens(engine->tokenizer(), prompt, options.parse_special);
+  std::vector<int32_t> tokens = options.chat ? chat_tokens(*engine, options, prompt)
+                                             : prompt_tokens(engine->tokenizer(), prompt, options.parse_special);
   const SignalFlag signals;
   Session session(*engine);
   char last = '\n';
   const Generation result = generate(session, tokens, {.n_predict = options.n_predict, .cancel = signals.flag()},
                                      [&last](std::string_view text) {
                                        last = text.back();
-                                       write_stdout(text);
+                                       write_model_text(text);
                                      });
   if (last != '\n') write_stdout("\n");
-  report(result, *engine, options.model);
+  report_generation(result, *engine, options.model);
   if (result.reason == EndReason::kCancelled) signals.check();
 }
 
@@ -101,7 +103,12 @@ void add_run(CLI::App& app) {
   verb->add_option("-n,--n-predict", options->n_predict,
                    "tokens to make (default -1: until the text or the context ends)")
       ->check(CLI::Range(int64_t{-1}, int64_t{1} << 40));
-  verb->add_flag("--parse-special", options->parse_special, "control tokens written in the text count as such");
+  CLI::Option* special =
+      verb->add_flag("--parse-special", options->parse_special, "control tokens written in the text count as such");
+  CLI::Option* chat =
+      verb->add_flag("--chat", options->chat, "the text is a message: answer it, by the model's template");
+  chat->excludes(special);
+  CLI::Option* system = verb->add_option("--system", options->system, "system message for --chat")->needs(chat);
   verb->add_option("--temp", "temperature; there is only 0 yet: the most probable token each time")
       ->type_name("0")
       ->check([](const std::string& value) {
@@ -109,8 +116,9 @@ void add_run(CLI::App& app) {
                    ? ""
                    : "there is only 0 yet, which takes the most probable token, not " + value;
       });
-  verb->callback([options, prompt] {
+  verb->callback([options, prompt, system] {
     options->has_prompt = prompt->count() > 0;
+    options->has_system = system->count() > 0;
     run_prompt(*options);
   });
 }
