@@ -13,6 +13,7 @@
 #include "model/chat_template.h"
 #include "tools/generation_report.h"
 #include "tools/model_options.h"
+#include "tools/sampling_options.h"
 #include "tools/signal_flag.h"
 #include "tools/terminal.h"
 #include "tools/verbs.h"
@@ -25,12 +26,18 @@ struct ChatOptions {
   std::string system;
   bool has_system = false;  ///< --system was given, perhaps empty
   int64_t n_predict = -1;
+  SamplingFlags sampling;
+  std::vector<std::string> stop;
 };
 
 class Chat {
  public:
   Chat(Engine& engine, const ChatOptions& options)
-      : engine_(engine), options_(options), template_(engine.file(), engine.tokenizer()), session_(engine) {
+      : engine_(engine),
+        options_(options),
+        template_(engine.file(), engine.tokenizer()),
+        session_(engine),
+        sampler_(choose_sampling(options.sampling, engine.file(), true)) {
     if (options.has_system) messages_.push_back({Message::Role::kSystem, options.system});
   }
 
@@ -86,11 +93,12 @@ class Chat {
     std::vector<int32_t> tokens = dialogue_tokens();
     const SignalFlag signals;
     std::string said;
-    const Generation result = generate(session_, tokens, {.n_predict = options_.n_predict, .cancel = signals.flag()},
-                                       [&said](std::string_view text) {
-                                         said += text;
-                                         write_model_text(text);
-                                       });
+    const GenerateOptions how{
+        .n_predict = options_.n_predict, .cancel = signals.flag(), .sampler = &sampler_, .stop = options_.stop};
+    const Generation result = generate(session_, tokens, how, [&said](std::string_view text) {
+      said += text;
+      write_model_text(text);
+    });
     if (!said.ends_with('\n')) write_stdout("\n");
     report_generation(result, engine_, options_.model);
     if (result.reason == EndReason::kCancelled) {
@@ -104,6 +112,7 @@ class Chat {
   const ChatOptions& options_;
   const ChatTemplate template_;
   Session session_;
+  Sampler sampler_;
   std::vector<Message> messages_;
   const bool interactive_ = is_interactive();
 };
@@ -119,6 +128,9 @@ void add_chat(CLI::App& app) {
   verb->add_option("-n,--n-predict", options->n_predict,
                    "tokens of an answer at most (default -1: until it or the context ends)")
       ->check(CLI::Range(int64_t{-1}, int64_t{1} << 40));
+  add_stop_option(*verb, options->stop);
+  add_sampling_options(*verb, options->sampling);
+  verb->footer("Tokens are drawn, by the model's values or these, unless --temp is 0.");
   verb->callback([options, system] {
     options->has_system = system->count() > 0;
     const auto engine = load_engine(options->model, {});

@@ -1,15 +1,19 @@
 // `lamina run`: continues a text. In: a prompt from -p, -f or standard input. Out: the continuation on standard output
-// and nothing else there; rates and the reason of an early end on standard error.
+// and nothing else there; rates, the reason of an early end and log-probabilities on standard error.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "engine/generate.h"
+#include "engine/logprobs.h"
+#include "engine/utf8_stream.h"
 #include "gguf/error.h"
 #include "model/chat_template.h"
 #include "tools/generation_report.h"
 #include "tools/model_options.h"
+#include "tools/sampling_options.h"
 #include "tools/signal_flag.h"
 #include "tools/terminal.h"
 #include "tools/verbs.h"
@@ -27,6 +31,9 @@ struct RunOptions {
   std::string system;
   bool has_system = false;  ///< --system was given, perhaps empty
   int64_t n_predict = -1;
+  SamplingFlags sampling;
+  std::vector<std::string> stop;
+  size_t n_logprobs = 0;
 };
 
 /// Replaces \n \r \t \\ \' \" ; other backslashes stay.
@@ -72,19 +79,46 @@ std::vector<int32_t> chat_tokens(const Engine& engine, const RunOptions& options
   return engine.tokenizer().encode_parts(ChatTemplate(engine.file(), engine.tokenizer()).render(messages));
 }
 
+/// {"id": ..., "token": text, "bytes": [...], "logprob": ...}; what of the bytes is no UTF-8 is U+FFFD in the text.
+nlohmann::ordered_json logprob_json(const Tokenizer& tokenizer, const TokenLogprob& entry) {
+  const std::string piece = tokenizer.piece(entry.token, true);
+  Utf8Stream text;
+  const std::string whole = text.push(piece);
+  return {{"id", entry.token},
+          {"token", whole + text.finish()},
+          {"bytes", std::vector<uint8_t>(piece.begin(), piece.end())},
+          {"logprob", entry.logprob}};
+}
+
+/// A line for `token` on standard error: its entry, and those of the n best tokens as "top_logprobs".
+void print_logprobs(const Tokenizer& tokenizer, int32_t token, std::span<const float> logits, size_t n) {
+  const std::vector<TokenLogprob> entries = log_probabilities(logits, token, n);
+  nlohmann::ordered_json line = logprob_json(tokenizer, entries[0]);
+  line["top_logprobs"] = nlohmann::ordered_json::array();
+  for (size_t i = 1; i < entries.size(); ++i) line["top_logprobs"].push_back(logprob_json(tokenizer, entries[i]));
+  fmt::print(stderr, "{}\n", line.dump());
+}
+
 void run_prompt(const RunOptions& options) {
   const std::string prompt = read_prompt(options);
   const auto engine = load_engine(options.model, {});
   std::vector<int32_t> tokens = options.chat ? chat_tokens(*engine, options, prompt)
                                              : prompt_tokens(engine->tokenizer(), prompt, options.parse_special);
+  Sampler sampler(choose_sampling(options.sampling, engine->file(), asks_for_sampling(options.sampling)));
   const SignalFlag signals;
+  GenerateOptions how{
+      .n_predict = options.n_predict, .cancel = signals.flag(), .sampler = &sampler, .stop = options.stop};
+  if (options.n_logprobs != 0) {
+    how.on_token = [&](int32_t token, std::span<const float> logits) {
+      print_logprobs(engine->tokenizer(), token, logits, options.n_logprobs);
+    };
+  }
   Session session(*engine);
   char last = '\n';
-  const Generation result = generate(session, tokens, {.n_predict = options.n_predict, .cancel = signals.flag()},
-                                     [&last](std::string_view text) {
-                                       last = text.back();
-                                       write_model_text(text);
-                                     });
+  const Generation result = generate(session, tokens, how, [&last](std::string_view text) {
+    last = text.back();
+    write_model_text(text);
+  });
   if (last != '\n') write_stdout("\n");
   report_generation(result, *engine, options.model);
   if (result.reason == EndReason::kCancelled) signals.check();
@@ -109,13 +143,14 @@ void add_run(CLI::App& app) {
       verb->add_flag("--chat", options->chat, "the text is a message: answer it, by the model's template");
   chat->excludes(special);
   CLI::Option* system = verb->add_option("--system", options->system, "system message for --chat")->needs(chat);
-  verb->add_option("--temp", "temperature; there is only 0 yet: the most probable token each time")
-      ->type_name("0")
-      ->check([](const std::string& value) {
-        return value == "0" || value == "0.0"
-                   ? ""
-                   : "there is only 0 yet, which takes the most probable token, not " + value;
-      });
+  add_stop_option(*verb, options->stop);
+  verb->add_option("--logprobs", options->n_logprobs, "a JSON line a token on stderr, with the N best")
+      ->check(CLI::Range(1, 1000));
+  add_sampling_options(*verb, options->sampling);
+  verb->footer(
+      "Greedy: the most probable token is taken, unless --temp, --top-k, --top-p, --min-p or --seed asks for "
+      "sampling;\nthen the others take the model's values, or these. Order: penalties, top-k, top-p, min-p, "
+      "temperature.");
   verb->callback([options, prompt, system] {
     options->has_prompt = prompt->count() > 0;
     options->has_system = system->count() > 0;

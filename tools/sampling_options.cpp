@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <limits>
 #include <random>
 
 #include "gguf/error.h"
@@ -41,7 +40,7 @@ void add_sampling_options(CLI::App& verb, SamplingFlags& flags) {
   add("--presence-penalty", flags.presence_penalty, kPenaltyLimit, "subtracted from logits of recent tokens");
   add("--frequency-penalty", flags.frequency_penalty, kPenaltyLimit, "the same, for each time they occurred");
   verb.add_option("-s,--seed", flags.seed, "of the draws (default -1: a random one, shown by -v)")
-      ->check(CLI::Range(int64_t{-1}, std::numeric_limits<int64_t>::max()))
+      ->check(within({-1, 0x1p63}))
       ->group("Sampling");
 }
 

@@ -60,7 +60,7 @@ class ChatModel {
   }
 
   Words command(const Words& options) const {
-    Words words = {LAMINA_BINARY, "chat", path_};
+    Words words = {LAMINA_BINARY, "chat", path_, "--temp", "0"};
     words.insert(words.end(), options.begin(), options.end());
     return words;
   }
