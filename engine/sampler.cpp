@@ -1,10 +1,12 @@
 // One step of the chain a function. Probabilities are kept as weights relative to the best candidate's, so that nothing
-// overflows.
+// overflows. Candidates are ordered only as far as a step has to walk down them: vocabularies are large.
 #include "engine/sampler.h"
 
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <string>
 #include <variant>
@@ -39,16 +41,23 @@ double number(const gguf::Value& value) {
   return NAN;
 }
 
+/// 1 / i! for i = 0 .. 13.
+constexpr auto kInverseFactorials = [] {
+  std::array<double, 14> values{1};
+  for (size_t i = 1; i < values.size(); ++i) values[i] = values[i - 1] / static_cast<double>(i);
+  return values;
+}();
+
 /// e^x for x <= 0, below e^-700 as 0. The error is below 1e-15 of the value. std::exp may differ between machines.
 double exp_of(double x) {
   if (x < -700) return 0;
   // x = n ln 2 + r with |r| <= ln 2 / 2. The high part of ln 2 ends in 21 zero bits: its product with n is exact.
-  constexpr double kLn2High = 0x1.62e42feep-1, kLn2Low = 0x1.a39ef35793c76p-33;
-  const double n = std::floor(x * 0x1.71547652b82fep+0 + 0.5);  // log2(e)
+  constexpr double kLog2E = 0x1.71547652b82fep+0, kLn2High = 0x1.62e42feep-1, kLn2Low = 0x1.a39ef35793c76p-33;
+  const auto n = static_cast<int>(x * kLog2E - 0.5);
   const double r = (x - n * kLn2High) - n * kLn2Low;
-  double sum = 1;
-  for (int i = 13; i > 0; --i) sum = 1 + sum * r / i;  // Taylor; the first term left out is below 1e-17
-  return std::ldexp(sum, static_cast<int>(n));
+  double sum = 0;  // Taylor; the first term left out is below 1e-17
+  for (size_t i = kInverseFactorials.size(); i-- > 0;) sum = sum * r + kInverseFactorials[i];
+  return sum * std::bit_cast<double>(static_cast<uint64_t>(1023 + n) << 52);  // 2^n
 }
 
 }  // namespace
@@ -84,27 +93,32 @@ int32_t Sampler::next(const Session& session) {
 int32_t Sampler::next(std::span<const float> logits, std::span<const int32_t> tokens) {
   fill(logits);
   if (options_.penalises()) penalise(tokens);
-  if (options_.temp == 0) {
-    keep_best(1);
-    return candidates_[0].token;
-  }
-  const size_t n = candidates_.size();
-  keep_best(options_.top_k > 0 ? std::min(n, static_cast<size_t>(options_.top_k)) : n);
+  if (options_.temp == 0) return best(0).token;
+  if (options_.top_k > 0) keep_top_k(static_cast<size_t>(options_.top_k));
   weigh(1);
-  if (options_.top_p < 1) keep_top_p();
+  // Both filters leave the best candidates up to some place, so that either may come first: min-p needs no order and
+  // leaves little to be ordered. Top-p's share is of the total before it.
+  const double total = total_weight();
   keep_min_p();
+  if (options_.top_p < 1) keep_top_p(total);
   weigh(options_.temp);
   return draw();
 }
 
 void Sampler::fill(std::span<const float> logits) {
   candidates_.clear();
+  n_ordered_ = 0;
+  float most = -INFINITY;
   for (const float logit : logits) {
     const auto token = static_cast<int32_t>(candidates_.size());
     if (std::isnan(logit) || logit == INFINITY) {
       fail(ErrorKind::kRuntime, "the model gave token {} the logit {}: no next token can be chosen", token, logit);
     }
     candidates_.push_back({logit, 0, token});
+    most = std::max(most, logit);
+  }
+  if (most == -INFINITY) {
+    fail(ErrorKind::kRuntime, "the model gave all tokens the logit -inf: no next token can be chosen");
   }
 }
 
@@ -122,46 +136,66 @@ void Sampler::penalise(std::span<const int32_t> tokens) {
   }
 }
 
-void Sampler::keep_best(size_t n) {
-  std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<ptrdiff_t>(n), candidates_.end(),
-                    [](const Candidate& a, const Candidate& b) {
-                      return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
-                    });
-  candidates_.resize(n);
-  if (candidates_[0].logit == -INFINITY) {
-    fail(ErrorKind::kRuntime, "the model gave all tokens the logit -inf: no next token can be chosen");
-  }
+void Sampler::keep_top_k(size_t k) {
+  if (k >= candidates_.size()) return;
+  best(k - 1);
+  candidates_.resize(k);
 }
 
 void Sampler::weigh(double temp) {
-  const double best = candidates_[0].logit;
-  for (Candidate& c : candidates_) c.weight = exp_of((c.logit - best) / temp);
+  double most = -INFINITY;
+  for (const Candidate& c : candidates_) most = std::max(most, c.logit);
+  for (Candidate& c : candidates_) c.weight = exp_of((c.logit - most) / temp);
 }
 
-void Sampler::keep_top_p() {
-  double total = 0, sum = 0;
+double Sampler::total_weight() const {
+  double total = 0;
   for (const Candidate& c : candidates_) total += c.weight;
+  return total;
+}
+
+void Sampler::keep_min_p() {
+  std::erase_if(candidates_, [&](const Candidate& c) { return c.weight < options_.min_p; });
+}
+
+void Sampler::keep_top_p(double total) {
+  double sum = 0;
   size_t n = 0;
   do {
-    sum += candidates_[n++].weight;
+    sum += best(n++).weight;
   } while (n < candidates_.size() && sum < options_.top_p * total);
   candidates_.resize(n);
 }
 
-void Sampler::keep_min_p() {
-  while (candidates_.back().weight < options_.min_p) candidates_.pop_back();  // the best one's weight is 1
-}
-
 int32_t Sampler::draw() {
-  double total = 0;
-  for (const Candidate& c : candidates_) total += c.weight;
   // 53 bits as a number in [0, 1), as wide as a double's fraction.
-  double left = static_cast<double>(random_() >> 11) * 0x1p-53 * total;
-  for (const Candidate& c : candidates_) {
+  double left = static_cast<double>(random_() >> 11) * 0x1p-53 * total_weight();
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    const Candidate& c = best(i);
     if (left < c.weight) return c.token;
     left -= c.weight;
   }
-  return candidates_[0].token;  // only when rounding has used all weights up
+  return best(0).token;  // only when rounding has used all weights up
+}
+
+/// The candidate of rank `i`: orders as many as that takes, and then some.
+const Sampler::Candidate& Sampler::best(size_t i) {
+  if (i >= n_ordered_) {
+    const auto before = [](const Candidate& a, const Candidate& b) {
+      return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+    };
+    const size_t n = std::min(candidates_.size(), std::max<size_t>(64, 8 * i));
+    const auto first = candidates_.begin() + static_cast<ptrdiff_t>(n_ordered_);
+    const auto end = candidates_.begin() + static_cast<ptrdiff_t>(n);
+    if (n <= 1024) {
+      std::partial_sort(first, end, candidates_.end(), before);
+    } else {  // where partial_sort's heap would be large and slow
+      std::nth_element(first, end - 1, candidates_.end(), before);
+      std::sort(first, end, before);
+    }
+    n_ordered_ = n;
+  }
+  return candidates_[i];
 }
 
 }  // namespace lamina

@@ -61,15 +61,18 @@ class Sampler {
 
   void fill(std::span<const float> logits);
   void penalise(std::span<const int32_t> tokens);
-  void keep_best(size_t n);
+  void keep_top_k(size_t k);
   void weigh(double temp);
-  void keep_top_p();
+  double total_weight() const;
   void keep_min_p();
+  void keep_top_p(double total);
   int32_t draw();
+  const Candidate& best(size_t i);
 
   SamplerOptions options_;
   std::mt19937_64 random_;
-  std::vector<Candidate> candidates_;  ///< by id at first, then those kept, the best first
+  std::vector<Candidate> candidates_;  ///< the first n_ordered_ are the best, in order; if none, all are by id
+  size_t n_ordered_ = 0;
 };
 
 }  // namespace lamina

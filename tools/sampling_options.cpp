@@ -6,10 +6,13 @@
 
 #include <random>
 
+#include "engine/utf8_stream.h"
 #include "gguf/error.h"
 
 namespace lamina {
 namespace {
+
+constexpr SamplerLimit kSeedLimit{-1, 0x1p53};  // exact in a double
 
 /// Refuses what is no number within the limit; NaN too, which CLI::Range lets pass.
 CLI::Validator within(SamplerLimit limit) {
@@ -39,15 +42,18 @@ void add_sampling_options(CLI::App& verb, SamplingFlags& flags) {
       fmt::format("how many tokens are recent (default {}; -1: all)", built_in.repeat_last_n));
   add("--presence-penalty", flags.presence_penalty, kPenaltyLimit, "subtracted from logits of recent tokens");
   add("--frequency-penalty", flags.frequency_penalty, kPenaltyLimit, "the same, for each time they occurred");
-  verb.add_option("-s,--seed", flags.seed, "of the draws (default -1: a random one, shown by -v)")
-      ->check(within({-1, 0x1p63}))
+  verb.add_option("-s,--seed", flags.seed, "of the draws (default -1: a random one, said by -v)")
+      ->check(within(kSeedLimit))
       ->group("Sampling");
 }
 
 void add_stop_option(CLI::App& verb, std::vector<std::string>& stop) {
   verb.add_option("--stop", stop, "end before this text; may be given several times")
       ->allow_extra_args(false)
-      ->check([](const std::string& text) { return text.empty() ? "the text is empty" : ""; });
+      ->check([](const std::string& text) {
+        if (text.empty()) return "the text is empty";
+        return Utf8Stream().push(text) == text ? "" : "the text is not UTF-8";
+      });
 }
 
 bool asks_for_sampling(const SamplingFlags& flags) {
