@@ -58,6 +58,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "lamina " LAMINA_VERSION);
   app.require_subcommand(0, 1);
   lamina::add_run(app);
+  lamina::add_chat(app);
   lamina::add_bench(app);
   lamina::add_inspect(app);
   lamina::add_devices(app);

@@ -4,10 +4,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
+
+#include "gguf/utf8.h"
 
 namespace lamina {
 namespace {
@@ -27,6 +32,22 @@ void print_stdout(std::string_view text) {
 void write_stdout(std::string_view text) {
   print_stdout(text);
   flush_stdout();
+}
+
+void write_model_text(std::string_view text) {
+  if (isatty(STDOUT_FILENO) != 1) return write_stdout(text);
+  std::string shown;
+  for (size_t pos = 0; pos < text.size();) {
+    const auto [c, length] = gguf::decode_utf8(text, pos);
+    const size_t n_bytes = std::max<size_t>(length, 1);
+    if ((c < 0x20 && c != '\n' && c != '\t') || (c >= 0x7F && c <= 0x9F)) {
+      fmt::format_to(std::back_inserter(shown), "\\x{:02x}", c);
+    } else {
+      shown.append(text, pos, n_bytes);
+    }
+    pos += n_bytes;
+  }
+  write_stdout(shown);
 }
 
 void flush_stdout() {
@@ -50,7 +71,22 @@ std::string read_text(const std::string& path, ErrorKind kind) {
   return text;
 }
 
+std::optional<std::string> read_line() {
+  char* line = nullptr;
+  size_t capacity = 0;
+  const ssize_t n = getline(&line, &capacity, stdin);
+  const std::unique_ptr<char, decltype(&std::free)> owner(line, std::free);
+  if (n < 0 && std::ferror(stdin) != 0) {
+    fail(ErrorKind::kUsage, "cannot read standard input: {}", std::strerror(errno));
+  }
+  if (n < 0) return std::nullopt;
+  std::string text(line, static_cast<size_t>(n));
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
 bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
+bool is_interactive() { return isatty(STDIN_FILENO) == 1 && stderr_is_terminal(); }
 
 Progress loading_progress() {
   if (!stderr_is_terminal()) return {};

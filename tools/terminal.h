@@ -1,6 +1,7 @@
-// What the binary says and hears: checked writing to standard output, reading of text from a file or standard input,
-// and a progress line on terminals only.
+// What the binary says and hears: checked writing to standard output, reading of text or lines, and a progress line on
+// terminals only.
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,17 +17,26 @@ void print_stdout(std::string_view text);
 /// The same, at once: for text that a reader waits for.
 void write_stdout(std::string_view text);
 
+/// Writes text that a model made (whole characters), at once. On a terminal, control characters other than newline and
+/// tab appear as \x1b, for a terminal would act on them.
+void write_model_text(std::string_view text);
+
 /// Flushes standard output; throws as print_stdout, also for what was printed by other means before.
 void flush_stdout();
 
 /// All bytes of the file `path`, or of standard input for "-". Throws Error(kind) when it cannot be read.
 std::string read_text(const std::string& path, ErrorKind kind);
 
+/// The next line of standard input without its end; nothing at the end of input. Throws Error(kUsage) when it cannot be
+/// read.
+std::optional<std::string> read_line();
+
 /// Shows "loading 41 %" on standard error while weights load and takes the line away at the end; empty when standard
 /// error is no terminal.
 Progress loading_progress();
 
-/// Whether standard error is a terminal.
+/// Whether standard error is a terminal, and whether standard input is one too: somebody types.
 bool stderr_is_terminal();
+bool is_interactive();
 
 }  // namespace lamina

@@ -6,6 +6,7 @@
 namespace lamina {
 
 void add_bench(CLI::App& app);
+void add_chat(CLI::App& app);
 void add_devices(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_logits(CLI::App& app);
