@@ -46,6 +46,20 @@ std::optional<Origin> origin_of(const std::string& url) {
   return Origin{part(CURLUPART_SCHEME), part(CURLUPART_HOST), part(CURLUPART_PORT)};
 }
 
+/// Where a redirect from `url` leads; empty when that is no URL that curl knows.
+std::string resolve(const std::string& url, const std::string& location) {
+  const std::unique_ptr<CURLU, decltype(&curl_url_cleanup)> parsed(curl_url(), curl_url_cleanup);
+  char* text = nullptr;
+  if (curl_url_set(parsed.get(), CURLUPART_URL, url.c_str(), 0) != CURLUE_OK ||
+      curl_url_set(parsed.get(), CURLUPART_URL, location.c_str(), 0) != CURLUE_OK ||
+      curl_url_get(parsed.get(), CURLUPART_URL, &text, 0) != CURLUE_OK) {
+    return "";
+  }
+  std::string resolved = text;
+  curl_free(text);
+  return resolved;
+}
+
 /// Failures that may be gone with the next attempt.
 bool is_passing(CURLcode code) {
   constexpr std::array kPassing = {CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY,
@@ -165,23 +179,23 @@ struct Downloader::State {
     for (int hop = 0; hop <= limits.redirects; ++hop) {
       send(url, origin, headers);
       if (enough()) return;
-      const long code = status();
-      const char* next = nullptr;
-      curl_easy_getinfo(curl.get(), CURLINFO_REDIRECT_URL, &next);
-      if (next == nullptr) return check_status(origin, url, code);
-      url = next;
+      const std::string location = header("Location");
+      if (status() / 100 != 3 || location.empty()) return check_status(origin, url);
+      url = resolve(url, location);
       const std::optional<Origin> there = origin_of(url);
       const bool allowed = there && (there->scheme == "https" ||
                                      (there->scheme == "http" && there->is_local() && home.scheme == "http"));
       if (!allowed) {
-        fail(ErrorKind::kNetwork, "{} redirects to '{}', which is not https", host_of(origin), printable(url, 200));
+        fail(ErrorKind::kNetwork, "{} redirects to '{}', which is not https", host_of(origin),
+             printable(location, 200));
       }
       origin = *there;
     }
     fail(ErrorKind::kNetwork, "{}{} redirects more than {} times", server, path, limits.redirects);
   }
 
-  void check_status(const Origin& origin, const std::string& url, long code) const {
+  void check_status(const Origin& origin, const std::string& url) const {
+    const long code = status();
     if (code == 200 || code == 206) return;
     if (is_passing(code)) throw Passing{fmt::format("{} answers with status {}", host_of(origin), code)};
     const char* hint = code == 401 || code == 403 ? " (does the model need a token in HF_TOKEN?)" : "";

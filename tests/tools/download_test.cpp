@@ -111,7 +111,7 @@ TEST_F(Download, StartsOverWhenTheFileChanged) {
 
 TEST_F(Download, StartsOverWhenARangeIsOfAnotherVersionOrPlace) {
   const std::string changed = content(7);
-  for (const std::string& headers :
+  for (const std::string headers :
        {"ETag: \"v2\"\r\nContent-Range: bytes 70000-199999/200000\r\n",
         "ETag: \"v1\"\r\nContent-Range: bytes 69999-199999/200000\r\n", "ETag: \"v1\"\r\n"}) {
     int n = 0;

@@ -198,10 +198,13 @@ TEST_F(Pull, RefusesWrongDataAndRemovesThem) {
 }
 
 TEST_F(Pull, RefusesMalformedRows) {
-  for (const std::string& bad :
-       {row("../m", "hf:o/r/m"), row(".m", "hf:o/r/m"), row("a/m", "hf:o/r/m"), "m m.gguf 1x " + sha256_ + " hf:o/r/m",
-        "m m.gguf 1 123 hf:o/r/m", std::string("m m.gguf"), row("m", "ftp:x"), row("m", "hf:o/r"), row("m", "pypi:a/b"),
-        row("m", "pypi:"), row("m", "hf:o/r/m more"), "m m.gguf - - pypi:part1==1.0/a/one"}) {
+  const std::vector<std::string> malformed = {row("../m", "hf:o/r/m"),   row(".m", "hf:o/r/m"),
+                                              row("a/m", "hf:o/r/m"),    "m m.gguf 1x " + sha256_ + " hf:o/r/m",
+                                              "m m.gguf 1 123 hf:o/r/m", "m m.gguf",
+                                              row("m", "ftp:x"),         row("m", "hf:o/r"),
+                                              row("m", "pypi:a/b"),      row("m", "pypi:"),
+                                              row("m", "hf:o/r/m more"), "m m.gguf - - pypi:part1==1.0/a/one"};
+  for (const std::string& bad : malformed) {
     const ProcessResult result = pull(bad);
     expect_refused(result, 1, "list of models");
   }
