@@ -9,6 +9,7 @@
 
 #include "engine/session.h"
 #include "gguf/error.h"
+#include "gguf/whole_file.h"
 #include "tools/model_options.h"
 #include "tools/signal_flag.h"
 #include "tools/terminal.h"

@@ -85,6 +85,34 @@ std::optional<std::string> read_line() {
   return text;
 }
 
+std::string transfer_text(const std::string& name, uint64_t done, uint64_t total, uint64_t fetched, double seconds) {
+  const auto mb = [](uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; };
+  std::string text = fmt::format("{}  {} %  {:.1f} of {:.1f} MB", name,
+                                 static_cast<int>(100 * mb(done) / std::max(mb(total), 1e-6)), mb(done), mb(total));
+  if (fetched == 0 || seconds <= 0) return text;
+  const double rate = mb(fetched) / seconds;
+  const auto left = static_cast<uint64_t>(mb(total - done) / rate);
+  return text + fmt::format("  {:.1f} MB/s  {}:{:02} left", rate, left / 60, left % 60);
+}
+
+void TransferLine::show(uint64_t done, uint64_t total) {
+  const Time now = std::chrono::steady_clock::now();
+  if (!stderr_is_terminal() || now < next_) return;
+  if (start_ == Time() || done < done_at_start_) {  // the first time, or the transfer started over
+    start_ = now;
+    done_at_start_ = done;
+  }
+  const std::chrono::duration<double> time = now - start_;
+  fmt::print(stderr, "\r\x1b[K{}", transfer_text(name_, done, total, done - done_at_start_, time.count()));
+  std::fflush(stderr);
+  visible_ = true;
+  next_ = now + std::chrono::milliseconds(200);
+}
+
+void TransferLine::clear() {
+  if (std::exchange(visible_, false)) fmt::print(stderr, "\r\x1b[K");
+}
+
 bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
 bool is_interactive() { return isatty(STDIN_FILENO) == 1 && stderr_is_terminal(); }
 

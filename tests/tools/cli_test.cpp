@@ -134,7 +134,7 @@ TEST(Cli, FindsFetchedModelsByName) {
   const ProcessOptions options{.environment = {"XDG_CACHE_HOME=" + cache.file("")}};
   const ProcessResult missing = lamina({"run", "smollm2", "-p", "a"}, options);
   EXPECT_EQ(missing.exit_code, 3);
-  EXPECT_NE(missing.err.find("fetch_model.sh smollm2"), std::string::npos) << missing.err;
+  EXPECT_NE(missing.err.find("lamina pull smollm2"), std::string::npos) << missing.err;
   fs::create_directory(cache.file("lamina"));
   fs::copy_file(kModel, cache.file("lamina/SmolLM2-135M-Instruct.Q4_1.gguf"));
   EXPECT_EQ(lamina({"run", "smollm2", "-p", "a"}, options).out, "bcdefghij\n");
