@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <iterator>
 #include <numeric>
@@ -130,6 +131,7 @@ struct File::State {
   std::vector<size_t> keys_by_name;
   std::vector<size_t> tensors_by_name;
   std::vector<std::string> warnings;
+  std::deque<std::string> texts;  // values that were set; a deque leaves them where they are
 
   Part add_part(const std::string& path) {
     mappings.emplace_back(path);
@@ -185,6 +187,18 @@ const std::vector<std::pair<std::string, Value>>& File::metadata() const { retur
 const Value* File::find(std::string_view key) const {
   const auto* entry = find_name(state_->metadata, state_->keys_by_name, key);
   return entry == nullptr ? nullptr : &entry->second;
+}
+void File::set(std::string_view key, Value value) {
+  if (auto* text = std::get_if<std::string_view>(&value)) *text = state_->texts.emplace_back(*text);
+  auto& metadata = state_->metadata;
+  auto& order = state_->keys_by_name;
+  const auto place = std::ranges::lower_bound(order, key, {}, [&](size_t i) { return name_of(metadata[i]); });
+  if (place != order.end() && metadata[*place].first == key) {
+    metadata[*place].second = std::move(value);
+    return;
+  }
+  order.insert(place, metadata.size());
+  metadata.emplace_back(key, std::move(value));
 }
 const std::vector<Tensor>& File::tensors() const { return state_->tensors; }
 const Tensor* File::tensor(std::string_view name) const {

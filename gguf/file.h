@@ -77,8 +77,12 @@ class File {
   const std::vector<std::string>& warnings() const;  ///< oddities that harm nothing, one sentence each
   const std::vector<std::pair<std::string, Value>>& metadata() const;  ///< in file order
   const Value* find(std::string_view key) const;                       ///< nullptr when missing
-  const std::vector<Tensor>& tensors() const;                          ///< in file order
-  const Tensor* tensor(std::string_view name) const;                   ///< nullptr when missing
+
+  /// Sets or adds a key, as if the file said so; text is copied.
+  void set(std::string_view key, Value value);
+
+  const std::vector<Tensor>& tensors() const;         ///< in file order
+  const Tensor* tensor(std::string_view name) const;  ///< nullptr when missing
 
   /// Tells the system that the tensor's pages will not be read again soon (they stay valid).
   void release(const Tensor& tensor) const;
