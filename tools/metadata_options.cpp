@@ -70,18 +70,16 @@ void add_metadata_options(CLI::App& verb, MetadataOptions& options) {
 }
 
 void set_metadata(gguf::File& file, const MetadataOptions& options) {
-  const gguf::Value* named = file.find("general.architecture");
-  const auto* architecture = named != nullptr ? std::get_if<std::string_view>(named) : nullptr;
-  const auto rope = [&](const char* suffix, gguf::Value value) {
-    if (architecture != nullptr) file.set(fmt::format("{}.rope.{}", *architecture, suffix), std::move(value));
-  };
-  if (!options.rope_scaling.empty()) rope("scaling.type", std::string_view(options.rope_scaling));
-  if (options.rope_scale) rope("scaling.factor", *options.rope_scale);
-  if (options.rope_freq_base) rope("freq_base", *options.rope_freq_base);
   for (const std::string& text : options.overrides) {
     auto [key, value] = parse_override(text);
     file.set(key, std::move(value));
   }
+  const gguf::Value* named = file.find("general.architecture");
+  if (named == nullptr || !std::holds_alternative<std::string_view>(*named)) return;  // refused by who reads it
+  const std::string prefix = fmt::format("{}.rope.", std::get<std::string_view>(*named));
+  if (!options.rope_scaling.empty()) file.set(prefix + "scaling.type", std::string_view(options.rope_scaling));
+  if (options.rope_scale) file.set(prefix + "scaling.factor", *options.rope_scale);
+  if (options.rope_freq_base) file.set(prefix + "freq_base", *options.rope_freq_base);
 }
 
 }  // namespace lamina

@@ -23,7 +23,7 @@ void add_override_option(CLI::App& verb, MetadataOptions& options);
 /// Adds --override-kv, --rope-scaling, --rope-scale and --rope-freq-base.
 void add_metadata_options(CLI::App& verb, MetadataOptions& options);
 
-/// Sets the keys in `file`: first those of --rope-*, then those of --override-kv in their order.
+/// Sets the keys in `file`: first those of --override-kv in their order, then those of --rope-*.
 void set_metadata(gguf::File& file, const MetadataOptions& options);
 
 }  // namespace lamina
