@@ -222,16 +222,18 @@ void Vocabulary::mark_special_texts() {
 }
 
 void Vocabulary::collect_added_tokens(const gguf::File& file) {
-  constexpr size_t kMostBytes = size_t{1} << 22;  // each takes some 50 bytes of memory
+  // A text may begin with one at every position, and each byte takes some 50 bytes of memory.
+  constexpr size_t kLongest = 1024, kMostBytes = size_t{1} << 22;
   size_t n_bytes = 0;
   const bool phi3 = is_phi3(file), lstrip_mask = has_lstrip_mask(file);
   for (int32_t i = 0; i < size(); ++i) {
     const bool control = type(i) == TokenType::kControl || type(i) == TokenType::kUnknown;
     if ((!control && type(i) != TokenType::kUserDefined) || text(i).empty()) continue;
     n_bytes += text(i).size();
-    if (n_bytes > kMostBytes) {
+    if (text(i).size() > kLongest || n_bytes > kMostBytes) {
       refuse(file, fmt::format("tokenizer.ggml.tokens[{}]", i),
-             fmt::format("makes {} bytes of special tokens, the limit is {}", n_bytes, kMostBytes));
+             fmt::format("is a special token of {} bytes (all so far: {}), the limits are {} and {}", text(i).size(),
+                         n_bytes, kLongest, kMostBytes));
     }
     const bool rstrip = phi3 && text(i) != "<unk>" && text(i) != "<s>" && text(i) != "<|endoftext|>";
     added_.add(text(i), {i, control, lstrip_mask && text(i) == "<mask>", rstrip});

@@ -107,7 +107,7 @@ def vocabulary(name, flags, pre, tokens, types, merges, ids, text):
 for folder in ("reader", "loader", "tokenizer"):
     os.makedirs(f"{root}/{folder}", exist_ok=True)
 all_types()
-nested = struct.pack("<IQIQBIQQ", 9, 2, 0, 1, 1, 8, 1, 1)[:-8] + struct.pack("<Q", 1) + b"x"
+nested = struct.pack("<IQIQBIQQ", 9, 2, 0, 1, 1, 8, 1, 1) + b"x"
 header = lambda version, n_keys: b"GGUF" + struct.pack("<IQQ", version, 0, n_keys)
 write("reader/nested-arrays", header(2, 2) + key(b"general.alignment", 4, struct.pack("<I", 64)) + key(b"a", 9, nested))
 write("reader/split", header(3, 2) + key(b"split.no", 2, struct.pack("<H", 0)) + key(b"split.count", 2, struct.pack("<H", 2)))

@@ -306,8 +306,8 @@ TEST_F(HostileModel, G36ToG45Vocabulary) {
   accepted("G41", TextModel().tokens(tokens).build().bytes);
   tokens[280] = std::string(size_t{1} << 26, 'x');
   refused("G41", TextModel().tokens(tokens).build().bytes, {"tokenizer.ggml.tokens", "67108864"});
-  TextModel special = TextModel().tokens({std::string(size_t{1} << 23, 'x'), "a", "b"});
-  refused("G41", special.build().bytes, {"tokenizer.ggml.tokens[0]", "special", "4194304"});
+  TextModel special = TextModel().tokens({std::string(1025, 'x'), "a", "b"});
+  refused("G41", special.build().bytes, {"tokenizer.ggml.tokens[0]", "special token of 1025 bytes", "1024"});
   for (const std::string name : {"bos", "eos", "unknown", "eot", "eom"}) {
     const std::string key = "tokenizer.ggml." + name + "_token_id";
     refused("G42", TextModel().u32(key, 288).build().bytes, {key, "288"});
