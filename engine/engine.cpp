@@ -44,8 +44,8 @@ Capacity choose_capacity(const EngineOptions& options, const Program& program, u
 
 }  // namespace
 
-Engine::Engine(const std::string& path, std::shared_ptr<Device> device, const EngineOptions& options)
-    : device_(std::move(device)), file_(gguf::File::open(path)), pages_(0) {
+Engine::Engine(gguf::File file, std::shared_ptr<Device> device, const EngineOptions& options)
+    : device_(std::move(device)), file_(std::move(file)), pages_(0) {
   LAMINA_CHECK(options.n_batch > 0 && options.n_sequence > 0);
   for (const std::string& warning : file_.warnings()) spdlog::warn(warning);
   const Config config = read_config(file_);
@@ -53,8 +53,8 @@ Engine::Engine(const std::string& path, std::shared_ptr<Device> device, const En
   n_ctx_ = choose_context(options, config);
   program_ = build_program(file_, config, {.n_ctx = n_ctx_});
   capacity_ = choose_capacity(options, program_, n_ctx_);
-  pages_ = PagePool(capacity_.n_pages);
   executable_ = device_->compile(program_, file_, capacity_, options.progress);
+  pages_ = PagePool(capacity_.n_pages);  // now that the device has room for them
 }
 
 const Tokenizer& Engine::tokenizer() const {

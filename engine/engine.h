@@ -26,9 +26,13 @@ struct EngineOptions {
 
 class Engine {
  public:
-  /// Loads `path` onto `device`. Throws Error: kModel for the file, kUsage for sizes that the model cannot have,
+  /// Loads `file` onto `device`. Throws Error: kModel for the file, kUsage for sizes that the model cannot have,
   /// kDevice and kMemory from the device. A context longer than the model's warns.
-  Engine(const std::string& path, std::shared_ptr<Device> device, const EngineOptions& options);
+  Engine(gguf::File file, std::shared_ptr<Device> device, const EngineOptions& options);
+
+  /// The same for the file at `path`.
+  Engine(const std::string& path, std::shared_ptr<Device> device, const EngineOptions& options)
+      : Engine(gguf::File::open(path), std::move(device), options) {}
 
   const gguf::File& file() const { return file_; }
   const Tokenizer& tokenizer() const;  ///< needs EngineOptions::tokenizer

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <iterator>
 #include <numeric>
@@ -130,6 +131,7 @@ struct File::State {
   std::vector<size_t> keys_by_name;
   std::vector<size_t> tensors_by_name;
   std::vector<std::string> warnings;
+  std::deque<std::string> texts;  // values that were set; a deque leaves them where they are
 
   Part add_part(const std::string& path) {
     mappings.emplace_back(path);
@@ -186,6 +188,24 @@ const Value* File::find(std::string_view key) const {
   const auto* entry = find_name(state_->metadata, state_->keys_by_name, key);
   return entry == nullptr ? nullptr : &entry->value;
 }
+void File::set(std::string_view key, Value value) {
+  // The widest type of each kind, in the order of Value's alternatives.
+  constexpr ValueType kTypes[] = {ValueType::kUint64, ValueType::kInt64,  ValueType::kFloat64,
+                                  ValueType::kBool,   ValueType::kString, ValueType::kArray};
+  const ValueType type = kTypes[value.index()];
+  if (auto* text = std::get_if<std::string_view>(&value)) *text = state_->texts.emplace_back(*text);
+  auto& metadata = state_->metadata;
+  auto& order = state_->keys_by_name;
+  const auto place = std::ranges::lower_bound(order, key, {}, [&](size_t i) { return name_of(metadata[i]); });
+  if (place != order.end() && metadata[*place].key == key) {
+    metadata[*place].type = type;
+    metadata[*place].value = std::move(value);
+    return;
+  }
+  order.insert(place, metadata.size());
+  metadata.push_back({std::string(key), type, std::move(value)});
+}
+
 const std::vector<Tensor>& File::tensors() const { return state_->tensors; }
 const Tensor* File::tensor(std::string_view name) const {
   return find_name(state_->tensors, state_->tensors_by_name, name);

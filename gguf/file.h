@@ -83,6 +83,10 @@ class File {
   const std::vector<std::string>& warnings() const;   ///< oddities that harm nothing, one sentence each
   const std::vector<KeyValue>& metadata() const;      ///< in file order
   const Value* find(std::string_view key) const;      ///< nullptr when missing
+
+  /// Sets or adds a key, as if the file said so; text is copied.
+  void set(std::string_view key, Value value);
+
   const std::vector<Tensor>& tensors() const;         ///< in file order
   const Tensor* tensor(std::string_view name) const;  ///< nullptr when missing
 

@@ -17,7 +17,8 @@ constexpr uint64_t kMinAlignment = 8;   // the format wants a multiple of 8
 constexpr int kMaxArrayDepth = 8;
 // In memory an element takes up to 16 times its size in the file. The largest vocabularies have some 10^6 elements.
 constexpr uint64_t kMaxArrayElements = 1 << 24;
-constexpr uint64_t kMaxReserveBytes = 1 << 24;  // address space taken on the word of a count, not yet memory
+constexpr uint64_t kMaxBytes = uint64_t{1} << 28;  // of all keys and values; real files have up to some 10^7
+constexpr uint64_t kMaxReserveBytes = 1 << 24;     // address space taken on the word of a count, not yet memory
 
 /// The least bytes that a value of this type takes in the file; 0 for an unknown type.
 uint64_t least_bytes(uint32_t type) {
@@ -58,6 +59,9 @@ class MetadataReader {
       }
       const uint64_t value_at = cursor_.position();
       metadata.values.push_back({std::string(key), type, read_value(type)});
+      if (cursor_.position() > kMaxBytes) {
+        cursor_.refuse("end", value_at, cursor_.position(), fmt::format("past the limit of {} bytes", kMaxBytes));
+      }
       if (is_alignment)
         metadata.alignment = check_alignment(std::get<uint64_t>(metadata.values.back().value), value_at);
     }

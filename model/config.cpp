@@ -336,9 +336,22 @@ const Architecture& read_architecture(const gguf::File& file) {
   return *row;
 }
 
+/// Adapters, importance matrices and image encoders are GGUF files too.
+void refuse_other_kinds(const gguf::File& file) {
+  const gguf::Value* value = file.find("general.type");
+  const auto* kind = value ? std::get_if<std::string_view>(value) : nullptr;
+  if (kind == nullptr || *kind == "model") return;
+  refuse(file, "general.type is {}; lamina runs files whose type is \"model\"{}", shown(*value),
+         *kind == "adapter"   ? ", and this is a LoRA adapter"
+         : *kind == "imatrix" ? ", and this is an importance matrix"
+         : *kind == "mmproj"  ? ", and this is the image or audio part of one"
+                              : "");
+}
+
 }  // namespace
 
 Config read_config(const gguf::File& file) {
+  refuse_other_kinds(file);
   const Architecture& row = read_architecture(file);
   const Reader reader(file, row);
   Config config = defaults(row);

@@ -218,7 +218,7 @@ const PretokenizerRow& choose_pretokenizer(const gguf::File& file, const std::st
 
 std::unique_ptr<Tokenizer> make_bpe_tokenizer(const gguf::File& file) {
   constexpr std::string_view kKey = "tokenizer.ggml.merges";
-  constexpr size_t kMostMerges = size_t{1} << 24, kMostBytes = size_t{1} << 30;
+  constexpr size_t kMostMerges = size_t{1} << 22, kMostBytes = size_t{1} << 27;
   const std::string file_name = printable(file.path(), 200);
   const PretokenizerRow& row = choose_pretokenizer(file, file_name);
   const auto* merges = metadata_strings(file, kKey);

@@ -186,7 +186,8 @@ Vocabulary Vocabulary::read(const gguf::File& file, const VocabularyDefaults& de
 
 void Vocabulary::read_texts(const gguf::File& file) {
   constexpr std::string_view kKey = "tokenizer.ggml.tokens";
-  constexpr size_t kMostTokens = size_t{1} << 24;
+  // Ten times what the largest vocabularies have: memory grows with both.
+  constexpr size_t kMostTokens = size_t{1} << 22, kMostBytes = size_t{1} << 26;
   const auto* items = metadata_strings(file, kKey);
   if (items == nullptr) refuse(file, kKey, "is missing");
   if (items->empty() || items->size() > kMostTokens) {
@@ -194,9 +195,7 @@ void Vocabulary::read_texts(const gguf::File& file) {
   }
   size_t n_bytes = 0;
   for (const std::string_view text : *items) n_bytes += text.size();
-  if (n_bytes > TextMap::kMostBytes) {
-    refuse(file, kKey, fmt::format("has {} bytes, the limit is {}", n_bytes, TextMap::kMostBytes));
-  }
+  if (n_bytes > kMostBytes) refuse(file, kKey, fmt::format("has {} bytes, the limit is {}", n_bytes, kMostBytes));
   texts_.reserve(items->size(), n_bytes);
   constexpr size_t kAhead = 8;
   for (size_t i = 0; i < items->size(); ++i) {
@@ -223,10 +222,19 @@ void Vocabulary::mark_special_texts() {
 }
 
 void Vocabulary::collect_added_tokens(const gguf::File& file) {
+  // A text may begin with one at every position, and each byte takes some 50 bytes of memory.
+  constexpr size_t kLongest = 1024, kMostBytes = size_t{1} << 22;
+  size_t n_bytes = 0;
   const bool phi3 = is_phi3(file), lstrip_mask = has_lstrip_mask(file);
   for (int32_t i = 0; i < size(); ++i) {
     const bool control = type(i) == TokenType::kControl || type(i) == TokenType::kUnknown;
     if ((!control && type(i) != TokenType::kUserDefined) || text(i).empty()) continue;
+    n_bytes += text(i).size();
+    if (text(i).size() > kLongest || n_bytes > kMostBytes) {
+      refuse(file, fmt::format("tokenizer.ggml.tokens[{}]", i),
+             fmt::format("is a special token of {} bytes (all so far: {}), the limits are {} and {}", text(i).size(),
+                         n_bytes, kLongest, kMostBytes));
+    }
     const bool rstrip = phi3 && text(i) != "<unk>" && text(i) != "<s>" && text(i) != "<|endoftext|>";
     added_.add(text(i), {i, control, lstrip_mask && text(i) == "<mask>", rstrip});
   }

@@ -1,19 +1,17 @@
 // `lamina devices`: what this machine offers. Out: one block of lines a device, or JSON with --json.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
-#include <cstdint>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "kernels/cpu/cpu_device.h"
+#include "kernels/memory_limits.h"
 #include "tools/terminal.h"
 #include "tools/verbs.h"
 
@@ -48,38 +46,9 @@ Cpu read_cpu() {
   return cpu;
 }
 
-/// A number of bytes in a file of the cgroup; nothing for "max" or when there is no such file.
-std::optional<uint64_t> cgroup_bytes(const std::string& name) {
-  uint64_t value = 0;
-  if (std::ifstream("/sys/fs/cgroup/" + name) >> value) return value;
-  return std::nullopt;
-}
-
-struct Memory {
-  uint64_t total = 0, available = 0;
-};
-
-/// What the machine has and what the cgroup leaves of it.
-Memory read_memory() {
-  Memory memory;
-  std::ifstream file("/proc/meminfo");
-  for (std::string key; file >> key;) {
-    uint64_t kib = 0;
-    std::string rest;
-    if (file >> kib && key == "MemTotal:") memory.total = kib * 1024;
-    if (key == "MemAvailable:") memory.available = kib * 1024;
-    std::getline(file, rest);
-  }
-  const std::optional<uint64_t> limit = cgroup_bytes("memory.max");
-  const std::optional<uint64_t> used = cgroup_bytes("memory.current");
-  if (limit) memory.total = std::min(memory.total, *limit);
-  if (limit && used) memory.available = std::min(memory.available, *limit - std::min(*limit, *used));
-  return memory;
-}
-
 void print_devices(bool json) {
   const Cpu cpu = read_cpu();
-  const Memory memory = read_memory();
+  const MemoryLimits memory = memory_limits();
   const std::string isa = cpu_isa();
   const int n_threads = cpu_threads();
   if (json) {

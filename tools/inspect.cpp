@@ -17,6 +17,7 @@
 #include "gguf/file.h"
 #include "model/builder.h"
 #include "model/config.h"
+#include "tools/metadata_options.h"
 #include "tools/model_options.h"
 #include "tools/verbs.h"
 
@@ -34,6 +35,7 @@ constexpr size_t kShownItemBytes = 24;  // of a string in an array
 
 struct Options {
   std::string model;
+  MetadataOptions metadata;
   bool tensors = false;
   bool json = false;
   bool program = false;
@@ -229,7 +231,8 @@ void print_program(const File& file) {
 }
 
 void inspect(const Options& options) {
-  const File file = File::open(find_model(options.model));
+  File file = File::open(find_model(options.model));
+  set_metadata(file, options.metadata);
   for (const std::string& warning : file.warnings()) fmt::print(stderr, "lamina: warning: {}\n", warning);
   if (options.program) print_program(file);
   else if (options.json) print_json(file);
@@ -242,6 +245,7 @@ void add_inspect(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("inspect", "Show what a GGUF file holds");
   verb->add_option("MODEL", options->model, "a GGUF file, or the name of a fetched model")->required();
+  add_metadata_options(*verb, options->metadata);
   verb->add_flag("--tensors", options->tensors, "list the tensors too");
   CLI::Option* json = verb->add_flag("--json", options->json, "print one JSON object with all metadata and tensors");
   verb->add_flag("--program", options->program, "print the model's forward pass instead, one op a line")

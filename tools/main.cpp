@@ -1,8 +1,10 @@
 // The `lamina` binary: parses the command line, runs one verb, turns errors into one line and an exit code (design,
 // section 6).
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
@@ -87,9 +89,20 @@ int run(int argc, char** argv) {
   }
 }
 
+/// Takes the place of standard streams that are closed, so that no file that is opened later gets their numbers:
+/// writing to one or reading from it fails as before.
+void hold_closed_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) >= 0) continue;
+    // The lowest free number is taken, which is this one.
+    [[maybe_unused]] const int held = open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  hold_closed_streams();
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is a write error like others
   spdlog::set_default_logger(spdlog::stderr_color_mt("lamina"));
   spdlog::set_pattern("lamina: %^%l%$: %v");

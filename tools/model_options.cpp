@@ -26,6 +26,7 @@ void add_model_options(CLI::App& verb, ModelOptions& options) {
   verb.add_option("-b,--batch", options.n_batch, "tokens of a prompt that run together")
       ->check(CLI::Range(1, 16384))
       ->capture_default_str();
+  add_metadata_options(verb, options.metadata);
   verb.add_flag("-v,--verbose", options.verbose, "say more on stderr");
   verb.add_flag("-q,--quiet", options.quiet, "only errors on stderr");
 }
@@ -64,7 +65,9 @@ std::unique_ptr<Engine> load_engine(const ModelOptions& options, EngineOptions s
   sizes.n_batch = options.n_batch;
   if (options.n_ctx != 0) sizes.n_ctx = options.n_ctx;
   if (!options.quiet) sizes.progress = loading_progress();
-  return std::make_unique<Engine>(find_model(options.model), make_device(options), sizes);
+  gguf::File file = gguf::File::open(find_model(options.model));
+  set_metadata(file, options.metadata);
+  return std::make_unique<Engine>(std::move(file), make_device(options), sizes);
 }
 
 }  // namespace lamina

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/engine.h"
+#include "tools/metadata_options.h"
 
 namespace lamina {
 
@@ -17,6 +18,7 @@ struct ModelOptions {
   int n_threads = 0;
   uint32_t n_batch = 512;
   uint32_t n_ctx = 0;
+  MetadataOptions metadata;
   bool verbose = false;
   bool quiet = false;
 };
@@ -24,7 +26,7 @@ struct ModelOptions {
 /// Adds --device and -t to `verb`.
 void add_device_options(CLI::App& verb, ModelOptions& options);
 
-/// Adds MODEL, --device, -t, -b, -v and -q to `verb`.
+/// Adds MODEL, --device, -t, -b, -v, -q and those of metadata_options.h to `verb`.
 void add_model_options(CLI::App& verb, ModelOptions& options);
 
 /// Adds -c.

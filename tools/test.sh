@@ -1,10 +1,45 @@
 #!/usr/bin/env bash
 # Installs packages, builds everything into build/ and runs all tests. Fails when anything fails.
-# In: arguments go to ctest (e.g. -R Rules). With CI=true the C++ files' format is checked too.
+# In: --asan or --tsan builds into a folder of its own with address and undefined-behaviour, or thread sanitizers; --fuzz
+# SECONDS only runs each fuzz target that long; other arguments go to ctest (e.g. -R Rules). With CI=true the C++ files'
+# format is checked too, and each fuzz target runs for a minute.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+build=build
+options=(-DLAMINA_TESTS=ON -DLAMINA_BENCHMARKS=ON)
+case "${1:-}" in
+  --asan) build=build-asan; options+=(-DLAMINA_SANITIZE=address,undefined); shift ;;
+  --tsan) build=build-tsan; options+=(-DLAMINA_SANITIZE=thread); shift ;;
+  --fuzz) build=build-fuzz ;;
+esac
+
+configure() { # FOLDER OPTION...
+  local generator=()
+  [ -f "$1/CMakeCache.txt" ] || generator=(-G Ninja)  # an existing build folder keeps its generator
+  cmake -S . -B "$1" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release "${@:2}"
+}
+
+# Runs each target on a copy of its corpus: what it finds stays in build-fuzz/.
+fuzz() { # SECONDS
+  local target corpus
+  configure build-fuzz -DCMAKE_CXX_COMPILER=clang++ -DLAMINA_FUZZ=ON -DLAMINA_TESTS=OFF
+  cmake --build build-fuzz --parallel "$(nproc)" --target fuzz_reader fuzz_loader fuzz_tokenizer
+  for target in reader loader tokenizer; do
+    corpus=build-fuzz/corpus-$target
+    mkdir -p "$corpus"
+    echo "test: fuzzing $target for $1 seconds"
+    build-fuzz/fuzz_$target -max_total_time="$1" -timeout=10 -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 \
+      -verbosity=0 -artifact_prefix="build-fuzz/$target-" "$corpus" "tests/data/fuzz/$target"
+  done
+}
+
 tools/install_packages.sh test
+if [ $build = build-fuzz ]; then
+  [[ ${2:-} =~ ^[0-9]+$ ]] || { echo "usage: tools/test.sh --fuzz SECONDS" >&2; exit 2; }
+  fuzz "$2"
+  exit 0
+fi
 
 if [ "${CI:-}" = true ]; then
   echo "test: checking the format of all C++ files"
@@ -12,8 +47,7 @@ if [ "${CI:-}" = true ]; then
     xargs -0 clang-format --dry-run -Werror || { echo "test: clang-format -i mends these" >&2; exit 1; }
 fi
 
-generator=()
-[ -f build/CMakeCache.txt ] || generator=(-G Ninja)  # an existing build folder keeps its generator
-cmake -S . -B build "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DLAMINA_TESTS=ON -DLAMINA_BENCHMARKS=ON
-cmake --build build --parallel "$(nproc)"
-ctest --test-dir build --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
+configure $build "${options[@]}"
+cmake --build $build --parallel "$(nproc)"
+ctest --test-dir $build --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
+if [ "${CI:-}" = true ] && [ $build = build ]; then fuzz 60; fi

@@ -11,6 +11,7 @@
 #include "gguf/error.h"
 #include "gguf/file.h"
 #include "model/tokenizer.h"
+#include "tools/metadata_options.h"
 #include "tools/model_options.h"
 #include "tools/terminal.h"
 #include "tools/verbs.h"
@@ -20,6 +21,7 @@ namespace {
 
 struct TokenizeArguments {
   std::string model, text, jsonl;
+  MetadataOptions metadata;
   EncodeOptions encode;
 };
 
@@ -43,7 +45,9 @@ std::string text_of_line(const std::string& line, const std::string& name, size_
 }
 
 void tokenize(const TokenizeArguments& arguments) {
-  const auto tokenizer = Tokenizer::create(gguf::File::open(find_model(arguments.model)));
+  gguf::File model = gguf::File::open(find_model(arguments.model));
+  set_metadata(model, arguments.metadata);
+  const auto tokenizer = Tokenizer::create(model);
   if (arguments.jsonl.empty()) {
     print_ids(tokenizer->encode(arguments.text, arguments.encode));
   } else {
@@ -69,6 +73,7 @@ void add_tokenize(CLI::App& app) {
   auto arguments = std::make_shared<TokenizeArguments>();
   CLI::App* verb = app.add_subcommand("tokenize", "Print the token ids of a text");
   verb->add_option("MODEL", arguments->model, "a GGUF file, or the name of a fetched model")->required();
+  add_override_option(*verb, arguments->metadata);
   auto* text = verb->add_option("TEXT", arguments->text, "the text");
   auto* jsonl = verb->add_option("--jsonl", arguments->jsonl,
                                  "one {\"text\": ...} a line in, one array of ids a line out; - is stdin");

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "gguf/error.h"
+#include "kernels/memory_limits.h"
 
 namespace lamina::cpu {
 
@@ -11,30 +12,38 @@ namespace {
 
 uint32_t padded(uint32_t n) { return (n + kRowTile - 1) / kRowTile * kRowTile; }
 
-/// Slack behind the KV pages: attention loads 16 values at a time.
-constexpr uint64_t kOverrun = 64;
+/// KV pages of float16, with slack behind them: attention loads 16 values at a time.
+Memory reserve_pages(uint64_t n_pages, uint64_t page_elements) {
+  constexpr uint64_t kOverrun = 64;
+  uint64_t bytes = 0;
+  if (__builtin_mul_overflow(n_pages, page_elements * sizeof(uint16_t), &bytes) ||
+      __builtin_add_overflow(bytes, kOverrun, &bytes)) {
+    fail(ErrorKind::kMemory, "{} KV pages of {} values are more than 2^64 bytes", n_pages, page_elements);
+  }
+  return {bytes, "the KV cache"};
+}
 
 }  // namespace
 
 CpuExecutable::CpuExecutable(const Program& program, const gguf::File& file, const Capacity& capacity,
                              const Kernels& kernels, Pool& pool, const Progress& progress)
-    : program_(program), kernels_(kernels), pool_(pool), weights_(program_, file, kernels, pool, progress) {
-  const uint32_t pairs = capacity.max_rows * program_.n_expert_used;
+    : program_(program), kernels_(kernels), pool_(pool), weights_(program_, kernels) {
+  const uint64_t pairs = uint64_t{capacity.max_rows} * program_.n_expert_used;
   uint32_t widest = 0;
   for (const Buffer& b : program_.buffers) {
-    const uint32_t rows = b.rows == RowSet::kTokens  ? capacity.max_rows
+    const uint64_t rows = b.rows == RowSet::kTokens  ? capacity.max_rows
                           : b.rows == RowSet::kPairs ? pairs
                                                      : capacity.max_outputs;
     const uint32_t stride = padded(b.width);
-    buffers_.push_back({Memory(uint64_t{rows} * stride * sizeof(float), "activations"), b.width, stride, b.rows});
+    buffers_.push_back({Memory(rows * stride * sizeof(float), "activations"), b.width, stride, b.rows});
     widest = std::max(widest, stride);
   }
   for (const KvShape& shape : program_.kv) {
     LayerKv layer;
     layer.k_stride = size_t{shape.n_head_kv} * shape.head_dim_k * kPagePositions;
     layer.v_stride = size_t{shape.n_head_kv} * shape.head_dim_v * kPagePositions;
-    layer.k = Memory(capacity.n_pages * layer.k_stride * sizeof(uint16_t) + kOverrun, "the KV cache");
-    layer.v = Memory(capacity.n_pages * layer.v_stride * sizeof(uint16_t) + kOverrun, "the KV cache");
+    layer.k = reserve_pages(capacity.n_pages, layer.k_stride);
+    layer.v = reserve_pages(capacity.n_pages, layer.v_stride);
     kv_.push_back(std::move(layer));
   }
 
@@ -62,12 +71,19 @@ CpuExecutable::CpuExecutable(const Program& program, const gguf::File& file, con
   scratch_stride_ = 2 * size_t{widest} + kMaxRowTiles * kMaxTokenTile * kRowTile;
   scratch_ = Memory(static_cast<size_t>(pool.size()) * scratch_stride_ * sizeof(float), "activations");
   for (const Rope& rope : program_.ropes) {
-    cosines_.emplace_back(rope.inv_freq.size() * capacity.max_rows);
-    sines_.emplace_back(rope.inv_freq.size() * capacity.max_rows);
+    const uint64_t bytes = rope.inv_freq.size() * capacity.max_rows * sizeof(float);
+    rotations_.push_back({Memory(bytes, "activations"), Memory(bytes, "activations")});
   }
-  chosen_.resize(pairs);
-  expert_weights_.resize(pairs);
+  chosen_ = Memory(pairs * sizeof(uint32_t), "activations");
+  expert_weights_ = Memory(pairs * sizeof(float), "activations");
   argmax_.resize(capacity.max_outputs);
+
+  // All of that is address space so far, which costs nothing: compare it with what there is before it is touched.
+  const uint64_t kv = kv_bytes(), weights = weights_.bytes();
+  const auto mib = [](uint64_t bytes) { return bytes / 1024 / 1024; };
+  require_memory(memory_bytes(), fmt::format("the model ({} MiB of weights, {} of keys and values, {} of buffers)",
+                                             mib(weights), mib(kv), mib(memory_bytes() - kv - weights)));
+  weights_.load(file, pool_, progress);
 }
 
 NormArgs CpuExecutable::bind(const Norm& norm, uint32_t n) {
@@ -192,10 +208,17 @@ std::vector<float> CpuExecutable::read_kv(const Place& place) const {
 
 std::span<const float> CpuExecutable::logits(uint32_t i) { return {buffer(program_.logits).row(i), program_.n_vocab}; }
 
-uint64_t CpuExecutable::memory_bytes() const {
-  uint64_t n = weights_.bytes() + packed_.bytes() + scratch_.bytes();
-  for (const Rows& rows : buffers_) n += rows.memory.bytes();
+uint64_t CpuExecutable::kv_bytes() const {
+  uint64_t n = 0;
   for (const LayerKv& layer : kv_) n += layer.k.bytes() + layer.v.bytes();
+  return n;
+}
+
+uint64_t CpuExecutable::memory_bytes() const {
+  uint64_t n = weights_.bytes() + kv_bytes() + packed_.bytes() + scratch_.bytes();
+  n += chosen_.bytes() + expert_weights_.bytes() + argmax_.size() * sizeof(int32_t);
+  for (const Rows& rows : buffers_) n += rows.memory.bytes();
+  for (const Rotations& rotations : rotations_) n += rotations.cosines.bytes() + rotations.sines.bytes();
   return n;
 }
 

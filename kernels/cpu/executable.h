@@ -18,6 +18,7 @@ namespace lamina::cpu {
 
 class CpuExecutable : public Executable {
  public:
+  /// Reserves all memory, compares it with what there is, then loads the weights.
   CpuExecutable(const Program& program, const gguf::File& file, const Capacity& capacity, const Kernels& kernels,
                 Pool& pool, const Progress& progress);
 
@@ -67,6 +68,11 @@ class CpuExecutable : public Executable {
     size_t k_stride = 0, v_stride = 0;  ///< elements of one page
   };
 
+  /// Of one rope, for the rows of a step.
+  struct Rotations {
+    Memory cosines, sines;  ///< [rows][n_pairs] f32
+  };
+
   BoundLinear bind(const LinearOp& op, const Capacity& capacity);
   NormArgs bind(const Norm& norm, uint32_t n);
 
@@ -96,7 +102,7 @@ class CpuExecutable : public Executable {
   void group_pairs(uint32_t n_expert);
 
   std::vector<float> read_kv(const Place& place) const;
-
+  uint64_t kv_bytes() const;
   uint32_t n_rows(RowSet set) const;
   const TileList& tiles(RowSet set) const;
   const Rows& buffer(Buf i) const { return buffers_[static_cast<size_t>(i)]; }
@@ -119,9 +125,9 @@ class CpuExecutable : public Executable {
   // State of one step.
   const Step* step_ = nullptr;
   TileList token_tiles_, output_tiles_, pair_tiles_;
-  std::vector<std::vector<float>> cosines_, sines_;  ///< by rope: [rows][n_pairs]
-  std::vector<uint32_t> chosen_;                     ///< [rows][n_expert_used], ascending
-  std::vector<float> expert_weights_;                ///< [rows][n_expert_used]
+  std::vector<Rotations> rotations_;  ///< by rope
+  Memory chosen_;                     ///< [rows][n_expert_used] u32, ascending
+  Memory expert_weights_;             ///< [rows][n_expert_used] f32
   std::vector<int32_t> argmax_;
 };
 

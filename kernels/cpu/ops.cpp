@@ -14,11 +14,12 @@ void CpuExecutable::rotations(int thread) {
   for (size_t r = 0; r < program_.ropes.size(); r++) {
     const Rope& rope = program_.ropes[r];
     const size_t n = rope.inv_freq.size();
+    auto *cosines = rotations_[r].cosines.as<float>(), *sines = rotations_[r].sines.as<float>();
     for (uint32_t row = begin; row < end; row++) {
       for (size_t i = 0; i < n; i++) {
         const double angle = step_->position[row] * rope.inv_freq[i];
-        cosines_[r][row * n + i] = static_cast<float>(std::cos(angle) * rope.magnitude);
-        sines_[r][row * n + i] = static_cast<float>(std::sin(angle) * rope.magnitude);
+        cosines[row * n + i] = static_cast<float>(std::cos(angle) * rope.magnitude);
+        sines[row * n + i] = static_cast<float>(std::sin(angle) * rope.magnitude);
       }
     }
   }
@@ -68,7 +69,7 @@ void CpuExecutable::run_op(const AppendOp& op, size_t index, int thread) {
       const auto r = static_cast<size_t>(op.rope);
       const size_t n = program_.ropes[r].inv_freq.size();
       kernels_.rotate(head, static_cast<uint32_t>(n), program_.ropes[r].pairs == RopePairs::kHalves,
-                      cosines_[r].data() + row * n, sines_[r].data() + row * n);
+                      rotations_[r].cosines.as<float>() + row * n, rotations_[r].sines.as<float>() + row * n);
     }
   };
   const auto [begin, end] = share(n_rows(RowSet::kTokens) * n_heads, thread);
@@ -142,8 +143,8 @@ void CpuExecutable::choose_experts(const RouteOp& op, uint32_t row, float* p) {
   } else {
     std::copy_n(logits, n, p);
   }
-  uint32_t* chosen = chosen_.data() + size_t{row} * used;
-  float* weight = expert_weights_.data() + size_t{row} * used;
+  uint32_t* chosen = chosen_.as<uint32_t>() + size_t{row} * used;
+  float* weight = expert_weights_.as<float>() + size_t{row} * used;
   // The `used` highest, the lower index of equals first; a selection of few from few.
   for (uint32_t i = 0; i < used; i++) {
     int64_t best = -1;
@@ -169,7 +170,7 @@ void CpuExecutable::group_pairs(uint32_t n_expert) {
   const uint32_t n = n_rows(RowSet::kPairs);
   pair_tiles_.clear();
   std::vector<std::vector<uint32_t>> by_expert(n_expert);
-  for (uint32_t pair = 0; pair < n; pair++) by_expert[chosen_[pair]].push_back(pair);
+  for (uint32_t pair = 0; pair < n; pair++) by_expert[chosen_.as<uint32_t>()[pair]].push_back(pair);
   for (uint32_t e = 0; e < n_expert; e++) {
     const auto begin = static_cast<uint32_t>(pair_tiles_.rows.size());
     pair_tiles_.rows.insert(pair_tiles_.rows.end(), by_expert[e].begin(), by_expert[e].end());
@@ -185,7 +186,7 @@ void CpuExecutable::run_op(const CombineOp& op, size_t, int thread) {
     std::fill_n(y, n, 0.0f);
     for (uint32_t i = 0; i < op.n_used; i++) {
       const size_t pair = size_t{row} * op.n_used + i;
-      kernels_.axpy(expert_weights_[pair], buffer(op.in).row(pair), n, y);
+      kernels_.axpy(expert_weights_.as<float>()[pair], buffer(op.in).row(pair), n, y);
     }
     float* out = buffer(op.out).row(row);
     if (op.residual != kNoBuf) {

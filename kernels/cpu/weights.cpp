@@ -24,8 +24,6 @@ const MatmulFn* find_matmul(const gguf::Type& type, const Kernels& kernels) {
   return kernels.quant[form - gguf::kForms.begin()];
 }
 
-uint64_t planes_of(const Weight& w) { return w.n_expert * plane_bytes(*w.tensor->type, w.n_rows, w.n_cols); }
-
 }  // namespace
 
 uint64_t Matrix::bytes() const {
@@ -34,38 +32,40 @@ uint64_t Matrix::bytes() const {
   return n;
 }
 
-Weights::Weights(const Program& program, const gguf::File& file, const Kernels& kernels, Pool& pool,
-                 const Progress& progress) {
-  std::vector<const Weight*> wanted;
-  uint64_t total = 0, done = 0;
+Weights::Weights(const Program& program, const Kernels& kernels) {
   for (size_t i = 0; i < program.ops.size(); i++) {
     const auto* linear = std::get_if<LinearOp>(&program.ops[i]);
     if (linear == nullptr) continue;
     for (const Product& product : linear->products) {
       const Weight& w = product.weight;
-      if (find_matmul(*w.tensor->type, kernels) == nullptr) {
+      const gguf::Type& type = *w.tensor->type;
+      const MatmulFn* matmul = find_matmul(type, kernels);
+      if (matmul == nullptr) {
         fail(ErrorKind::kDevice, "op {} (linear): tensor {} has type {}, which the CPU device cannot multiply", i,
-             printable(w.tensor->name), w.tensor->type->name);
+             printable(w.tensor->name), type.name);
       }
-      wanted.push_back(&w);
-      total += planes_of(w);
+      Matrix& matrix = matrices_[{w.tensor, w.first_row, w.n_rows}];
+      if (!matrix.planes.empty()) continue;
+      matrix.matmul = matmul;
+      for (uint32_t e = 0; e < w.n_expert; e++) matrix.planes.emplace_back(type, w.n_rows, w.n_cols);
+      wanted_.emplace_back(&w, &matrix);
     }
   }
-  for (const Weight* w : wanted) {
-    load(*w, kernels, pool);
-    file.release(*w->tensor);
-    done += planes_of(*w);
+}
+
+void Weights::load(const gguf::File& file, Pool& pool, const Progress& progress) {
+  uint64_t total = 0, done = 0;
+  for (const auto& [weight, matrix] : wanted_) total += matrix->bytes();
+  for (const auto& [weight, matrix] : wanted_) {
+    fill(*weight, *matrix, pool);
+    file.release(*weight->tensor);
+    done += matrix->bytes();
     if (progress) progress(done, total);
   }
 }
 
-void Weights::load(const Weight& weight, const Kernels& kernels, Pool& pool) {
+void Weights::fill(const Weight& weight, Matrix& matrix, Pool& pool) {
   const gguf::Type& type = *weight.tensor->type;
-  Matrix& matrix = matrices_[{weight.tensor, weight.first_row, weight.n_rows}];
-  if (!matrix.planes.empty()) return;
-  matrix.matmul = find_matmul(type, kernels);
-  for (uint32_t e = 0; e < weight.n_expert; e++) matrix.planes.emplace_back(type, weight.n_rows, weight.n_cols);
-
   const uint64_t row_bytes = uint64_t{weight.n_cols} / type.block * type.bytes;
   const uint64_t expert_rows = weight.tensor->n_rows() / weight.n_expert;
   const uint32_t tiles = matrix.planes[0].view().n_row_tiles;

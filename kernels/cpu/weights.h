@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/kernels.h"
@@ -22,9 +23,12 @@ struct Matrix {
 
 class Weights {
  public:
-  /// Loads every matrix of the linear ops of `program`, tensor by tensor with all threads; the file's pages are dropped
-  /// behind. Throws Error(kDevice) naming op, tensor and type when a type has no kernel.
-  Weights(const Program& program, const gguf::File& file, const Kernels& kernels, Pool& pool, const Progress& progress);
+  /// Reserves planes for every matrix of the linear ops of `program`. Throws Error(kDevice) naming op, tensor and type
+  /// when a type has no kernel.
+  Weights(const Program& program, const Kernels& kernels);
+
+  /// Fills the planes, tensor by tensor with all threads; the file's pages are dropped behind.
+  void load(const gguf::File& file, Pool& pool, const Progress& progress);
 
   const Matrix& matrix(const Weight& weight) const;
 
@@ -38,8 +42,9 @@ class Weights {
 
  private:
   using Key = std::tuple<const gguf::Tensor*, uint32_t, uint32_t>;  // tensor, first, n
-  void load(const Weight& weight, const Kernels& kernels, Pool& pool);
+  static void fill(const Weight& weight, Matrix& matrix, Pool& pool);
 
+  std::vector<std::pair<const Weight*, Matrix*>> wanted_;  ///< in the order of the program, each matrix once
   std::map<Key, Matrix> matrices_;
   std::map<Key, std::vector<float>> vectors_;
 };

@@ -36,6 +36,7 @@ inline std::string raw_array(ValueType type, uint64_t count, std::string_view el
 /// A file's bytes with the offsets of its fields.
 struct BuiltFile {
   std::string bytes;
+  uint64_t size = 0;  ///< of the whole file: what lies behind `bytes` is a hole
   std::map<std::string, size_t> at;
 
   /// A copy with the bytes of `value` over those of a field.
@@ -66,7 +67,13 @@ class FileBuilder {
   /// A tensor whose `data` follows the previous one at the next aligned offset.
   FileBuilder& tensor(const std::string& name, const std::vector<uint64_t>& shape, uint32_t type,
                       const std::string& data) {
-    tensors_.push_back({name, shape, type, data});
+    tensors_.push_back({name, shape, type, data, 0});
+    return *this;
+  }
+
+  /// A tensor of `size` zeros, which become a hole behind `bytes`; no other kind may follow.
+  FileBuilder& hole(const std::string& name, const std::vector<uint64_t>& shape, uint32_t type, uint64_t size) {
+    tensors_.push_back({name, shape, type, "", size});
     return *this;
   }
 
@@ -97,7 +104,7 @@ class FileBuilder {
       }
       put("tensor " + row.name + " type", raw(row.type));
       put("tensor " + row.name + " offset", raw(offset));
-      offset = padded(offset + row.data.size());
+      offset = padded(offset + row.data.size() + row.hole);
     }
     if (!tensors_.empty()) out.resize(padded(out.size()));
     file.at["data"] = out.size();
@@ -105,6 +112,7 @@ class FileBuilder {
       put("tensor " + row.name + " data", row.data);
       if (&row != &tensors_.back()) out.resize(file.at["data"] + padded(out.size() - file.at["data"]));
     }
+    file.size = tensors_.empty() || tensors_.back().hole == 0 ? out.size() : file.at["data"] + offset;
     return file;
   }
 
@@ -119,6 +127,7 @@ class FileBuilder {
     std::vector<uint64_t> shape;
     uint32_t type;
     std::string data;
+    uint64_t hole = 0;
   };
   uint64_t padded(uint64_t size) const { return (size + alignment - 1) / alignment * alignment; }
 

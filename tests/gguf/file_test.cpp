@@ -257,5 +257,23 @@ TEST_F(GgufSplit, RefusesWrongSplitNumbers) {
   refused_set(write(1, negative), {"\"split.count\" is -3"});
 }
 
+TEST_F(GgufFile, SetsKeys) {
+  File file = open(small().build().bytes);
+  const size_t n_keys = file.metadata().size();
+  {
+    const std::string text = "gemma3, a text that does not fit into a short string";
+    file.set("general.architecture", std::string_view(text));
+  }
+  file.set("a", int64_t{-5});
+  file.set("z", true);
+  file.set("a", 2.5);
+  EXPECT_EQ(value_at<std::string_view>(file, "general.architecture"),
+            "gemma3, a text that does not fit into a short string");
+  EXPECT_EQ(value_at<double>(file, "a"), 2.5);
+  EXPECT_EQ(value_at<bool>(file, "z"), true);
+  EXPECT_EQ(value_at<uint64_t>(file, "general.alignment"), 32u);
+  EXPECT_EQ(file.metadata().size(), n_keys + 2);
+}
+
 }  // namespace
 }  // namespace lamina::gguf

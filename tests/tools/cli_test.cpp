@@ -263,6 +263,97 @@ TEST(Run, ReportsAnOutputThatCannotBeWritten) {
   EXPECT_TRUE(is_one_message(closed.err)) << closed.err;
 }
 
+TEST(Cli, ClosedStreamsAreErrorsAndHitNoFile) {
+  Folder folder;
+  const ProcessResult closed = lamina({"run", kModel, "-p", "a"}, {.closed_stream = 1});
+  EXPECT_EQ(closed.exit_code, 1);
+  EXPECT_TRUE(is_one_message(closed.err)) << closed.err;
+  EXPECT_NE(closed.err.find("standard output"), std::string::npos) << closed.err;
+  const ProcessResult no_input = lamina({"run", kModel, "-p", "-"}, {.closed_stream = 0});
+  EXPECT_EQ(no_input.exit_code, 2);
+  EXPECT_NE(no_input.err.find("standard input"), std::string::npos) << no_input.err;
+  // What would have been said on standard error must not end up in the file that is written.
+  const std::string out = folder.file("out"), tokens = folder.write("t.txt", "1 2");
+  EXPECT_EQ(lamina({"logits", kModel, "--tokens", tokens, "--out", out, "-c", "1000"}, {.closed_stream = 2}).exit_code,
+            0);
+  EXPECT_EQ(fs::file_size(out), 2 * kVocab * sizeof(float));
+  EXPECT_EQ(lamina({"run", kModel, "-p", "a"}, {.closed_stream = 2}).out, "bcdefghij\n");
+}
+
+TEST(Cli, OverridesMetadata) {
+  const auto run = [](const Words& options) {
+    Words words = {"run", kModel, "-p", "x", "-n", "2"};
+    words.insert(words.end(), options.begin(), options.end());
+    return lamina(words);
+  };
+  EXPECT_EQ(run({}).out, "yz\n");
+  // y becomes the end of the text; the second of two overrides counts.
+  EXPECT_EQ(run({"--override-kv", "tokenizer.ggml.eos_token_id=int:284"}).out, "");
+  EXPECT_EQ(run({"--override-kv", "tokenizer.ggml.eos_token_id=int:284", "--override-kv",
+                 "tokenizer.ggml.eos_token_id=int:2"})
+                .out,
+            "yz\n");
+  const struct {
+    std::string text, part;
+  } metadata[] = {{"llama.block_count=int:3", "blk.2."},
+                  {"llama.block_count=int:-3", "llama.block_count is -3"},
+                  {"llama.block_count=float:2.5", "llama.block_count is 2.5"},
+                  {"llama.block_count=bool:true", "llama.block_count is true"},
+                  {"general.architecture=str:no:such=one", "\"no:such=one\""},
+                  {"llama.rope.freq_base=float:0.5", "llama.rope.freq_base is 0.5"},
+                  {"tokenizer.ggml.add_bos_token=int:1", "add_bos_token is not a boolean"}};
+  for (const auto& row : metadata) {
+    const ProcessResult result = run({"--override-kv", row.text});
+    EXPECT_EQ(result.exit_code, 3) << row.text;
+    EXPECT_TRUE(is_one_message(result.err)) << result.err;
+    EXPECT_NE(result.err.find(row.part), std::string::npos) << result.err;
+  }
+  const struct {
+    std::string text, part;
+  } usage[] = {{"", "KEY=TYPE:VALUE"},      {"key", "KEY=TYPE:VALUE"},     {"=int:1", "KEY=TYPE:VALUE"},
+               {"key=1", "KEY=TYPE:VALUE"}, {"key=long:1", "type 'long'"}, {"key=int:", "'' is not an integer"},
+               {"key=int:1x", "'1x'"},      {"key=int:1.5", "'1.5'"},      {"key=int:9223372036854775808", "64 bits"},
+               {"key=float:one", "'one'"},  {"key=bool:1", "'1'"}};
+  for (const auto& row : usage) {
+    const ProcessResult result = run({"--override-kv", row.text});
+    EXPECT_EQ(result.exit_code, 2) << row.text << result.err;
+    EXPECT_TRUE(is_one_message(result.err)) << result.err;
+    EXPECT_NE(result.err.find(row.part), std::string::npos) << result.err;
+  }
+  EXPECT_EQ(lamina({"tokenize", kModel, "a", "--add-special"}).out, "[1, 260]\n");
+  EXPECT_EQ(
+      lamina({"tokenize", kModel, "a", "--add-special", "--override-kv", "tokenizer.ggml.add_bos_token=bool:false"})
+          .out,
+      "[260]\n");
+}
+
+TEST(Cli, RopeOptionsChangeTheFrequencies) {
+  const auto ropes = [](const Words& options) {
+    Words words = {"inspect", kModel, "--program"};
+    words.insert(words.end(), options.begin(), options.end());
+    const std::string text = lamina(words).out;
+    const size_t at = text.find("rope 0: ");
+    return text.substr(at, text.find('\n', at) - at);
+  };
+  // 16 dimensions: frequencies from 1 to base^(-14/16).
+  EXPECT_NE(ropes({}).find("magnitude 1, frequencies 1 .. 0.000316228"), std::string::npos) << ropes({});
+  EXPECT_NE(ropes({"--rope-freq-base", "65536"}).find("frequencies 1 .. 6.10352e-05"), std::string::npos);
+  EXPECT_NE(ropes({"--rope-scale", "4"}).find("magnitude 1, frequencies 0.25 .. 7.90569e-05"), std::string::npos);
+  EXPECT_NE(ropes({"--rope-scaling", "none", "--rope-scale", "4"}).find("frequencies 1 .. 0.000316228"),
+            std::string::npos);
+  // YaRN leaves fast pairs alone and multiplies cos and sin by 1 + 0.1 ln(4).
+  EXPECT_NE(ropes({"--rope-scaling", "yarn", "--rope-scale", "4"}).find("magnitude 1.13863, frequencies 1 .. "),
+            std::string::npos);
+  for (const Words& words : {Words{"--rope-scaling", "su"}, Words{"--rope-scale", "0"}, Words{"--rope-freq-base", "x"},
+                             Words{"--rope-scale", "-1"}}) {
+    Words all = {"run", kModel, "-p", "x"};
+    all.insert(all.end(), words.begin(), words.end());
+    const ProcessResult result = lamina(all);
+    EXPECT_EQ(result.exit_code, 2) << words[1];
+    EXPECT_NE(result.err.find(words[0]), std::string::npos) << result.err;
+  }
+}
+
 TEST(Logits, WritesARowForEachToken) {
   Folder folder;
   const std::string tokens = folder.write("t.txt", " 1 260\n261\t262 ");

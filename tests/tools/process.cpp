@@ -2,6 +2,7 @@
 #include "tests/tools/process.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,6 +27,9 @@ std::string read_all(std::FILE* file) {
   std::vector<char*> words;
   for (const std::string& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
   words.push_back(nullptr);
+  if (options.closed_stream >= 0) close(options.closed_stream);
+  const rlimit minute = {60, 60};
+  setrlimit(RLIMIT_CPU, &minute);
   for (const std::string& variable : options.environment) putenv(const_cast<char*>(variable.c_str()));
   execv(words[0], words.data());
   _exit(127);
@@ -55,12 +59,17 @@ ProcessResult run_process(const std::vector<std::string>& arguments, const Proce
   char block[4096];
   for (ssize_t n = 0; (n = read(out[0], block, sizeof block)) > 0;) {
     if (result.out.empty() && options.signal_after_output != 0) kill(child, options.signal_after_output);
+    if (result.out.empty() && !options.truncate_after_output.empty()) {
+      LAMINA_CHECK(truncate(options.truncate_after_output.c_str(), 0) == 0);
+    }
     result.out.append(block, static_cast<size_t>(n));
     if (options.close_stdout) break;
   }
   close(out[0]);
   int status = 0;
-  waitpid(child, &status, 0);
+  rusage usage = {};
+  wait4(child, &status, 0, &usage);
+  result.max_rss = usage.ru_maxrss * int64_t{1024};
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   result.err = read_all(errors);
   std::fclose(input);

@@ -1,6 +1,7 @@
 // Runs a program and catches what it says. In: arguments, text for its standard input, and how it is to be disturbed.
 // Out: exit code, standard output and standard error apart.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,14 +12,18 @@ struct ProcessOptions {
   std::string stdout_path = {};               ///< where standard output goes, e.g. /dev/full; empty: it is caught
   bool close_stdout = false;                  ///< the reader of standard output goes after the first byte
   int signal_after_output = 0;                ///< sent after the first byte of standard output
+  std::string truncate_after_output = {};     ///< a file that is emptied then
+  int closed_stream = -1;                     ///< a standard stream that is closed from the beginning
   std::vector<std::string> environment = {};  ///< NAME=VALUE, added
 };
 
 struct ProcessResult {
   int exit_code = -1;  ///< 128 + signal when a signal ended it
   std::string out, err;
+  int64_t max_rss = 0;  ///< bytes; at least what the test itself had when it started the program
 };
 
+/// The program gets a minute of CPU time; one that hangs ends by SIGXCPU.
 ProcessResult run_process(const std::vector<std::string>& arguments, const ProcessOptions& options = {});
 
 }  // namespace lamina

@@ -1,0 +1,106 @@
+// Memory by running the binary: what loading takes at most, and refusals before anything is touched.
+// In: models with holes in place of weights. Out: peak memory, or exit code 5 with what is needed and what there is.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <regex>
+
+#include "kernels/memory_limits.h"
+#include "tests/text_model.h"
+#include "tests/tools/process.h"
+
+namespace lamina {
+namespace {
+
+constexpr uint64_t kMib = uint64_t{1} << 20;
+
+/// The text model with feed-forward layers of `n_ff`, whose F16 weights are zeros.
+std::string write_wide_model(const gguf::TempFolder& folder, uint32_t n_ff) {
+  TextModel model;
+  model.u32("llama.feed_forward_length", n_ff).u32("llama.context_length", 1 << 20);
+  const std::string names[] = {"ffn_gate.weight", "ffn_up.weight", "ffn_down.weight"};
+  for (uint32_t layer = 0; layer < TextModel::kLayers; ++layer) {
+    for (const std::string& name : names) model.remove_tensor(fmt::format("blk.{}.{}", layer, name));
+  }
+  gguf::FileBuilder builder = model.builder();
+  const uint64_t bytes = uint64_t{2} * n_ff * TextModel::kEmbd;
+  for (uint32_t layer = 0; layer < TextModel::kLayers; ++layer) {
+    for (const std::string& name : names) {
+      const std::vector<uint64_t> shape = name == "ffn_down.weight" ? std::vector<uint64_t>{n_ff, TextModel::kEmbd}
+                                                                    : std::vector<uint64_t>{TextModel::kEmbd, n_ff};
+      builder.hole(fmt::format("blk.{}.{}", layer, name), shape, static_cast<uint32_t>(gguf::TypeId::kF16), bytes);
+    }
+  }
+  const gguf::BuiltFile built = builder.build();
+  const std::string path = folder.write("wide.gguf", built.bytes);
+  std::filesystem::resize_file(path, built.size);
+  return path;
+}
+
+TEST(LoadingMemory, StaysBelowPlanesAndOneTensor) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's shadow counts as well";
+#endif
+  const gguf::TempFolder folder;
+  const uint32_t n_ff = 1 << 18;
+  const std::string path = write_wide_model(folder, n_ff);
+  const ProcessResult result = run_process({LAMINA_BINARY, "run", path, "-p", "a", "-n", "1", "-b", "1", "-t", "2"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const uint64_t tensor = uint64_t{2} * n_ff * TextModel::kEmbd, planes = 6 * tensor;  // F16 planes: as in the file
+  ASSERT_GE(planes, 192 * kMib);
+  EXPECT_LT(result.max_rss, static_cast<int64_t>(planes + tensor + 64 * kMib));
+  EXPECT_GT(result.max_rss, static_cast<int64_t>(planes));  // else the weights were not there
+}
+
+/// Expects exit code 5 and one line with figures: what is needed is more than what there is.
+void expect_refusal(const std::vector<std::string>& arguments, const std::string& part) {
+  std::vector<std::string> words = {LAMINA_BINARY};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  const ProcessResult result = run_process(words);
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  std::smatch figures;
+  const std::regex pattern(
+      "lamina: ([0-9]+) MiB of memory are needed for (.*), but ([0-9]+) of ([0-9]+) MiB are "
+      "available\n");
+  ASSERT_TRUE(std::regex_match(result.err, figures, pattern)) << result.err;
+  EXPECT_GT(std::stoull(figures[1]), std::stoull(figures[3])) << result.err;
+  EXPECT_NE(figures[2].str().find(part), std::string::npos) << result.err;
+}
+
+TEST(MemoryNeeded, IsRefusedBeforeItIsTouched) {
+  const gguf::TempFolder folder;
+  TextModel model;  // 2048 keys and values a position and layer: 16 KiB a position
+  model.u32("llama.attention.head_count", 8).u32("llama.attention.head_count_kv", 8);
+  model.u32("llama.attention.key_length", 256).u32("llama.attention.value_length", 256);
+  model.u32("llama.context_length", (1U << 31) - 1);
+  for (const std::string blk : {"blk.0.", "blk.1."}) {
+    for (const char* name : {"attn_q.weight", "attn_k.weight", "attn_v.weight"}) {
+      model.tensor(blk + name, "Q8_0", {64, 2048});
+    }
+    model.tensor(blk + "attn_output.weight", "Q8_0", {2048, 64});
+  }
+  const std::string path = folder.write("long.gguf", model.build().bytes);
+  expect_refusal({"run", path, "-p", "a", "-c", "100000000"}, "of keys and values");
+  expect_refusal({"run", path, "-p", "a", "-c", "1073741824"}, "of keys and values");
+  expect_refusal({"logits", path, "--tokens", "/dev/fd/0", "--out", "/dev/null", "-c", "100000000"}, "");
+}
+
+TEST(MemoryNeeded, CountsBuffers) {
+  constexpr uint64_t kBatch = 16384, kNff = 1 << 20;
+  if (memory_limits().available > 2 * kBatch * kNff * sizeof(float)) GTEST_SKIP() << "there is room for them";
+  const gguf::TempFolder folder;
+  const std::string path = write_wide_model(folder, kNff);
+  expect_refusal({"run", path, "-p", "a", "-c", "16384", "-b", "16384", "-q"}, "of buffers");
+}
+
+TEST(MemoryNeeded, BatchesBeyondTheLimitAreAMistake) {
+  const gguf::TempFolder folder;
+  const std::string path = folder.write("small.gguf", TextModel().build().bytes);
+  for (const std::string batch : {"0", "-1", "16385", "100000000000000000000"}) {
+    EXPECT_EQ(run_process({LAMINA_BINARY, "run", path, "-p", "a", "-b", batch}).exit_code, 2) << batch;
+  }
+}
+
+}  // namespace
+}  // namespace lamina
