@@ -59,6 +59,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(0, 1);
   lamina::add_run(app);
   lamina::add_bench(app);
+  lamina::add_perplexity(app);
   lamina::add_inspect(app);
   lamina::add_devices(app);
   lamina::add_tokenize(app);

@@ -24,6 +24,9 @@ struct ModelOptions {
 /// Adds MODEL, --device, -t, -b, -v and -q to `verb`.
 void add_model_options(CLI::App& verb, ModelOptions& options);
 
+/// Adds --device, -v and -q alone.
+void add_device_options(CLI::App& verb, ModelOptions& options);
+
 /// Adds -c.
 void add_context_option(CLI::App& verb, ModelOptions& options);
 

@@ -9,6 +9,7 @@ void add_bench(CLI::App& app);
 void add_devices(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_logits(CLI::App& app);
+void add_perplexity(CLI::App& app);
 void add_run(CLI::App& app);
 void add_tokenize(CLI::App& app);
 
