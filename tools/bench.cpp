@@ -206,12 +206,15 @@ void add_bench(CLI::App& app) {
   verb->add_option("MODEL", options->models, "GGUF files, or names of fetched models")->required();
   add_device_options(*verb, options->model);
   const auto add_list = [&](const char* names, std::vector<std::string>& values, const char* meaning) {
-    return verb->add_option(names, values, meaning)->type_name("LIST")->allow_extra_args(false);
+    verb->add_option(names, values, meaning)
+        ->type_name("LIST")
+        ->default_str(values.empty() ? "" : values.front())
+        ->allow_extra_args(false);
   };
-  add_list("-p,--n-prompt", options->n_prompt, "tokens of the prompt tests (0: none)")->capture_default_str();
-  add_list("-n,--n-gen", options->n_gen, "tokens of the generation tests (0: none)")->capture_default_str();
-  add_list("-d,--n-depth", options->n_depth, "tokens before each test, not timed")->capture_default_str();
-  add_list("-b,--batch", options->n_batch, "tokens of a prompt that run together")->capture_default_str();
+  add_list("-p,--n-prompt", options->n_prompt, "tokens of the prompt tests (0: none)");
+  add_list("-n,--n-gen", options->n_gen, "tokens of the generation tests (0: none)");
+  add_list("-d,--n-depth", options->n_depth, "tokens before each test, not timed");
+  add_list("-b,--batch", options->n_batch, "tokens of a prompt that run together");
   add_list("-t,--threads", options->n_threads, "threads (default: what affinity and the cgroup allow)");
   verb->add_option("-r,--repetitions", options->repetitions, "repetitions of each test")
       ->check(CLI::Range(1, 1000))
@@ -221,12 +224,11 @@ void add_bench(CLI::App& app) {
       ->capture_default_str();
   verb->add_option("--compare", options->older, "rows of an older run (from -o jsonl) for a verdict on each row");
   verb->add_option("--plot", options->plot, "write a picture of the rates to this file (SVG)");
-  verb->footer(
-      std::string(
-          "A LIST is numbers and ranges with commas: 128,512 or 128-512+128 or 1-8*2; all combinations are run.\n"
-          "Times are of the steps alone: no text, no sampling but argmax.\n"
-          "--compare: ") +
-      kNoiseRule);
+  verb->footer(fmt::format(
+      "A LIST is numbers and ranges with commas: 128,512 or 128-512+128 or 1-8*2; all combinations are run.\n"
+      "Times are of the steps alone: no text, no sampling but argmax.\n"
+      "--compare says {}.\n",
+      kNoiseRule));
   verb->callback([options] { Sweep(*options).run(); });
 }
 

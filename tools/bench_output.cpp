@@ -66,7 +66,7 @@ std::string csv_text(const nlohmann::ordered_json& value) {
                      : value.is_null()         ? std::string()
                                                : value.dump();
   for (size_t i = text.find('"'); i != std::string::npos; i = text.find('"', i + 2)) text.insert(i, 1, '"');
-  return '"' + text + '"';
+  return fmt::format("\"{}\"", text);
 }
 
 }  // namespace
@@ -95,13 +95,14 @@ void BenchOutput::end() {
 }
 
 void BenchOutput::add_csv(const nlohmann::ordered_json& fields) {
-  std::string titles, values;
+  std::vector<std::string> titles, values;
   for (const auto& [name, value] : fields.items()) {
     if (value.is_array()) continue;  // llama-bench has the samples in json only
-    titles += (titles.empty() ? "" : ",") + name;
-    values += (values.empty() ? "" : ",") + csv_text(value);
+    titles.push_back(name);
+    values.push_back(csv_text(value));
   }
-  write_stdout((first_ ? titles + "\n" : "") + values + "\n");
+  if (first_) write_stdout(fmt::format("{}\n", fmt::join(titles, ",")));
+  write_stdout(fmt::format("{}\n", fmt::join(values, ",")));
 }
 
 void BenchOutput::add_to_table(const BenchRow& row) {

@@ -11,12 +11,13 @@ namespace lamina {
 namespace {
 
 // Sizes in pixels.
-constexpr int kLabels = 330, kBars = 480, kValues = 110, kMargin = 20;
+constexpr int kLabels = 470, kBars = 440, kValues = 110, kMargin = 20;
 constexpr int kWidth = kMargin + kLabels + kBars + kValues + kMargin;
 constexpr int kRow = 26, kBar = 16, kTitle = 44, kAxis = 34;
 
 constexpr const char* kStyle =
-    "<style>text{font:13px sans-serif;fill:#222}.title{font-size:15px;font-weight:bold}.tick{font-size:11px;fill:#666}"
+    "<style>text{font:13px "
+    "sans-serif;fill:#222}.title{font-size:15px;font-weight:bold}.tick{font-size:11px;fill:#666;text-anchor:middle}"
     ".label{text-anchor:end}.bar{fill:#4477aa}.grid{stroke:#ddd}.range{stroke:#222;stroke-width:1.5}</style>\n";
 
 std::string escaped(const std::string& text) {
@@ -59,15 +60,15 @@ std::string panel(const std::string& title, const std::vector<const BenchRow*>& 
   std::string out = text("title", kMargin, y + 28, title);
   for (double tick = 0; tick <= most; tick += step) {
     const double x = left + tick * scale;
-    out += line("grid", x, top, x, bottom) + text("tick", x - 4, bottom + 16, fmt::format("{:g}", tick));
+    out += line("grid", x, top, x, bottom) + text("tick", x, bottom + 16, fmt::format("{:g}", tick));
   }
   double middle = top + kRow / 2.0;
   for (const BenchRow* row : rows) {
     const Summary& rate = row->rate;
     const BenchModel& model = row->model;
-    out +=
-        text("label", left - 8, middle + 4,
-             fmt::format("{}, {}, t {}, b {}", model.label, row->result.test.name(), model.n_threads, model.n_batch));
+    out += text("label", left - 8, middle + 4,
+                fmt::format("{}, {}, {} threads, batch {}", model.label, row->result.test.name(), model.n_threads,
+                            model.n_batch));
     out += fmt::format("<rect class=\"bar\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\"/>\n", left,
                        middle - kBar / 2.0, rate.average * scale, kBar);
     out += line("range", left + rate.least * scale, middle, left + rate.most * scale, middle);

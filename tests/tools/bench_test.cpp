@@ -196,7 +196,7 @@ TEST(BenchPlot, HasABarForEachRow) {
   EXPECT_TRUE(svg.starts_with("<svg xmlns=")) << svg.substr(0, 80);
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
   EXPECT_EQ(count(svg, "class=\"bar\""), 3u);
-  for (const std::string label : {"pp4,", "pp8,", "tg2,", "Prompt processing", "Generation"}) {
+  for (const std::string label : {"pp4, 1 threads, batch 512<", "pp8,", "tg2,", "Prompt processing", "Generation"}) {
     EXPECT_NE(svg.find(label), std::string::npos) << label;
   }
   EXPECT_EQ(bench({kModel, "-p", "4", "-n", "0", "-r", "1", "--plot", "/no/such/folder/p.svg"}).exit_code, 1);
