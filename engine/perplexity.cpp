@@ -81,9 +81,13 @@ bool score_chunks(Engine& engine, const Chunks& chunks, uint32_t first, uint32_t
         engine, feeds,
         [&](size_t feed, uint32_t position, std::span<const float> logits, int32_t) {
           const uint32_t chunk = first + static_cast<uint32_t>(feed);
+          const int32_t token = chunks.next(chunk, position);
+          if (static_cast<size_t>(token) >= logits.size()) {
+            fail(ErrorKind::kModel, "token {} of the text is outside the vocabulary 0..{}", token, logits.size() - 1);
+          }
           const LogSoftmax log_softmax(logits);
           if (!log_softmax.finite()) throw NonFiniteLogits{chunk, position};
-          sink({chunk, position - chunks.first_scored(), chunks.next(chunk, position), logits, log_softmax});
+          sink({chunk, position - chunks.first_scored(), token, logits, log_softmax});
         },
         cancel);
   } catch (const NonFiniteLogits& where) {

@@ -41,7 +41,9 @@ class Chunks {
   int32_t next(uint32_t chunk, uint32_t position) const { return tokens_[begin(chunk) + position + 1]; }
 
  private:
-  size_t begin(uint32_t chunk) const { return size_t{chunk} * (options_.stride != 0 ? options_.stride : options_.n_ctx); }
+  size_t begin(uint32_t chunk) const {
+    return size_t{chunk} * (options_.stride != 0 ? options_.stride : options_.n_ctx);
+  }
 
   std::vector<int32_t> tokens_;
   int32_t bos_;

@@ -64,7 +64,7 @@ double exp_of(double x) {
 
 SamplerOptions model_sampling(const gguf::File& file) {
   SamplerOptions options;
-  for (const auto& [name, value] : file.metadata()) {
+  for (const auto& [name, type, value] : file.metadata()) {
     if (!name.starts_with(kPrefix)) continue;
     const auto key = std::find_if(std::begin(kKeys), std::end(kKeys),
                                   [&](const SamplingKey& k) { return k.name == name.substr(kPrefix.size()); });

@@ -60,7 +60,8 @@ void write_logits(const LogitsOptions& options) {
   Session session(*engine);
   const Feed feed{&session, ids, 0};
   evaluate(
-      *engine, {&feed, 1}, [&](size_t, uint32_t, std::span<const float> logits, int32_t) { out.write(std::as_bytes(logits)); },
+      *engine, {&feed, 1},
+      [&](size_t, uint32_t, std::span<const float> logits, int32_t) { out.write(std::as_bytes(logits)); },
       signals.flag());
   signals.check();
   out.finish();

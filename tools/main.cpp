@@ -63,6 +63,7 @@ int run(int argc, char** argv) {
   lamina::add_chat(app);
   lamina::add_bench(app);
   lamina::add_pull(app);
+  lamina::add_perplexity(app);
   lamina::add_inspect(app);
   lamina::add_devices(app);
   lamina::add_tokenize(app);

@@ -14,21 +14,29 @@
 
 namespace lamina {
 
-void add_device_options(CLI::App& verb, ModelOptions& options) {
+void add_device_option(CLI::App& verb, ModelOptions& options) {
   verb.add_option("--device", options.device, "auto or cpu")->capture_default_str();
+}
+
+void add_threads_option(CLI::App& verb, ModelOptions& options) {
   verb.add_option("-t,--threads", options.n_threads, "threads (default: what affinity and the cgroup allow)")
       ->check(CLI::Range(1, 1024));
 }
 
+void add_log_options(CLI::App& verb, ModelOptions& options) {
+  verb.add_flag("-v,--verbose", options.verbose, "say more on stderr");
+  verb.add_flag("-q,--quiet", options.quiet, "only errors on stderr");
+}
+
 void add_model_options(CLI::App& verb, ModelOptions& options) {
   verb.add_option("MODEL", options.model, "a GGUF file, or the name of a fetched model")->required();
-  add_device_options(verb, options);
+  add_device_option(verb, options);
+  add_threads_option(verb, options);
   verb.add_option("-b,--batch", options.n_batch, "tokens of a prompt that run together")
       ->check(CLI::Range(1, 16384))
       ->capture_default_str();
   add_metadata_options(verb, options.metadata);
-  verb.add_flag("-v,--verbose", options.verbose, "say more on stderr");
-  verb.add_flag("-q,--quiet", options.quiet, "only errors on stderr");
+  add_log_options(verb, options);
 }
 
 void add_context_option(CLI::App& verb, ModelOptions& options) {

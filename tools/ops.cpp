@@ -227,7 +227,8 @@ void add_ops(CLI::App& app) {
   const auto options = std::make_shared<OpsOptions>();
   CLI::Option* model = verb->add_option(
       "MODEL", options->model.model, "a GGUF file, or the name of a fetched model (default: a llama of 1.1 B weights)");
-  add_device_options(*verb, options->model);
+  add_device_option(*verb, options->model);
+  add_threads_option(*verb, options->model);
   verb->add_option("--types", options->types, "types of weights, as Q4_0,Q4_K, or all (default: Q4_K,Q8_0)")
       ->excludes(model);
   verb->add_option("-p,--n-prompt", options->n_prompt, "rows of a prompt, measured beside one row")

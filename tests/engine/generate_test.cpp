@@ -5,7 +5,6 @@
 
 #include <string>
 
-#include "engine/bench.h"
 #include "engine/model_label.h"
 #include "kernels/reference/reference_device.h"
 
@@ -84,28 +83,6 @@ TEST(Generate, TakesTokensFromTheSampler) {
   };
   EXPECT_EQ(drawn(1), drawn(1));
   EXPECT_NE(drawn(1), drawn(2));
-}
-
-TEST(Bench, NamesItsTests) {
-  EXPECT_EQ((BenchTest{.n_prompt = 512, .n_gen = 0, .n_depth = 0}).name(), "pp512");
-  EXPECT_EQ((BenchTest{.n_prompt = 0, .n_gen = 128, .n_depth = 1024}).name(), "tg128 @ d1024");
-}
-
-TEST(Bench, ReportsAverageAndSampleDeviation) {
-  const Mean mean = mean_of({1, 2, 3, 4});
-  EXPECT_DOUBLE_EQ(mean.average, 2.5);
-  EXPECT_NEAR(mean.deviation, 1.2909944, 1e-6);
-  EXPECT_EQ(mean_of({7}).deviation, 0);
-}
-
-TEST(Bench, TimesEachRepetition) {
-  Engine engine(kModel, make_reference_device(), {.n_ctx = 32, .n_batch = 8, .tokenizer = false});
-  const BenchResult prompt = run_bench(engine, {.n_prompt = 20, .n_gen = 0, .n_depth = 12}, 2, nullptr);
-  EXPECT_EQ(prompt.nanoseconds.size(), 2u);
-  EXPECT_NEAR(prompt.tokens_per_second[0], 20e9 / prompt.nanoseconds[0], 1e-3);
-  EXPECT_EQ(engine.n_steps(), 2u + 3 * 3);  // the depth once; warm-up and two repetitions
-  run_bench(engine, {.n_prompt = 0, .n_gen = 4, .n_depth = 0}, 3, nullptr);
-  EXPECT_EQ(engine.n_steps(), 11u + 1 + 3 * 4);
 }
 
 TEST(ModelLabel, NamesArchitectureSizeAndType) {
