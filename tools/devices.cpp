@@ -1,12 +1,8 @@
 // `lamina devices`: what this machine offers. Out: one block of lines a device, or JSON with --json.
 #include <fmt/format.h>
 
-#include <array>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -18,8 +14,6 @@
 
 namespace lamina {
 namespace {
-
-}
 
 void print_devices(bool json) {
   const Cpu cpu = read_cpu();

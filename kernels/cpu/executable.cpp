@@ -165,8 +165,8 @@ void CpuExecutable::run_op(size_t index, int thread) {
 
 std::vector<float> CpuExecutable::read(const Place& place) const {
   const uint32_t width = width_of(program_, place);
-  const auto first = [&](const auto& values, uint32_t rows) {
-    return std::vector<float>(values.begin(), values.begin() + static_cast<ptrdiff_t>(rows) * width);
+  const auto first = [&](const auto* values, uint32_t rows) {
+    return std::vector<float>(values, values + size_t{rows} * width);
   };
   switch (place.kind) {
     case Place::Kind::kBuffer: {
@@ -177,9 +177,9 @@ std::vector<float> CpuExecutable::read(const Place& place) const {
     }
     case Place::Kind::kKeys:
     case Place::Kind::kValues: return read_kv(place);
-    case Place::Kind::kExperts: return first(chosen_, n_rows(RowSet::kTokens));
-    case Place::Kind::kExpertWeights: return first(expert_weights_, n_rows(RowSet::kTokens));
-    case Place::Kind::kArgmax: return first(argmax_, n_rows(RowSet::kOutputs));
+    case Place::Kind::kExperts: return first(chosen_.as<uint32_t>(), n_rows(RowSet::kTokens));
+    case Place::Kind::kExpertWeights: return first(expert_weights_.as<float>(), n_rows(RowSet::kTokens));
+    case Place::Kind::kArgmax: return first(argmax_.data(), n_rows(RowSet::kOutputs));
   }
   return {};
 }
