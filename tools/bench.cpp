@@ -17,6 +17,7 @@
 #include "engine/bench.h"
 #include "engine/model_label.h"
 #include "gguf/error.h"
+#include "gguf/whole_file.h"
 #include "kernels/cpu/cpu_device.h"
 #include "tools/bench_compare.h"
 #include "tools/bench_output.h"
@@ -26,7 +27,6 @@
 #include "tools/number_list.h"
 #include "tools/signal_flag.h"
 #include "tools/verbs.h"
-#include "tools/whole_file.h"
 
 namespace lamina {
 namespace {

@@ -14,7 +14,6 @@
 #include "tools/signal_flag.h"
 #include "tools/terminal.h"
 #include "tools/verbs.h"
-#include "tools/whole_file.h"
 
 static_assert(std::endian::native == std::endian::little, "logits are written as they lie in memory");
 

@@ -14,6 +14,7 @@
 
 #include "engine/kv_pages.h"
 #include "gguf/error.h"
+#include "gguf/whole_file.h"
 #include "model/builder.h"
 #include "model/config.h"
 #include "tools/model_options.h"
@@ -21,7 +22,6 @@
 #include "tools/signal_flag.h"
 #include "tools/terminal.h"
 #include "tools/verbs.h"
-#include "tools/whole_file.h"
 
 namespace lamina {
 namespace {

@@ -15,11 +15,11 @@
 #include "engine/kl_divergence.h"
 #include "engine/perplexity.h"
 #include "gguf/error.h"
+#include "gguf/whole_file.h"
 #include "tools/model_options.h"
 #include "tools/signal_flag.h"
 #include "tools/terminal.h"
 #include "tools/verbs.h"
-#include "tools/whole_file.h"
 
 namespace lamina {
 namespace {
