@@ -3,11 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <random>
 
 #include "engine/session.h"
+#include "gguf/error.h"
 
 namespace lamina {
 namespace {
@@ -31,15 +33,19 @@ std::string BenchTest::name() const {
   return text;
 }
 
-Mean mean_of(const std::vector<double>& values) {
-  Mean mean;
-  if (values.empty()) return mean;
-  for (const double value : values) mean.average += value / static_cast<double>(values.size());
-  if (values.size() == 1) return mean;
+Summary summary_of(std::vector<double> values) {
+  LAMINA_CHECK(!values.empty());
+  std::ranges::sort(values);
+  const size_t n = values.size();
+  Summary summary;
+  summary.least = values.front();
+  summary.most = values.back();
+  summary.median = (values[(n - 1) / 2] + values[n / 2]) / 2;
+  for (const double value : values) summary.average += value / static_cast<double>(n);
   double squares = 0;
-  for (const double value : values) squares += (value - mean.average) * (value - mean.average);
-  mean.deviation = std::sqrt(squares / static_cast<double>(values.size() - 1));
-  return mean;
+  for (const double value : values) squares += (value - summary.average) * (value - summary.average);
+  if (n > 1) summary.deviation = std::sqrt(squares / static_cast<double>(n - 1));
+  return summary;
 }
 
 BenchResult run_bench(Engine& engine, const BenchTest& test, uint32_t repetitions, const std::atomic<bool>* cancel) {

@@ -20,12 +20,16 @@ struct BenchTest {
   std::string name() const;  ///< "pp512", "tg128", "pp512 @ d1024"
 };
 
-struct Mean {
+/// What repetitions have in common.
+struct Summary {
   double average = 0;
   double deviation = 0;  ///< of the sample; 0 for one value
+  double median = 0;
+  double least = 0, most = 0;
 };
 
-Mean mean_of(const std::vector<double>& values);
+/// `values` must not be empty.
+Summary summary_of(std::vector<double> values);
 
 struct BenchResult {
   BenchTest test;

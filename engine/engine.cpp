@@ -63,7 +63,8 @@ const Tokenizer& Engine::tokenizer() const {
 }
 
 void Engine::run(const Step& step) {
-  executable_->run(step);
+  if (after_op_) executable_->trace(step, after_op_);
+  else executable_->run(step);
   ++n_steps_;
 }
 

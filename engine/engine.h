@@ -48,6 +48,11 @@ class Engine {
 
   /// Runs one step; counts them, so that a Session knows whether the device still holds its logits.
   void run(const Step& step);
+
+  /// From now on steps run op by op and `after_op` is called behind each op (Executable::trace); an empty one ends
+  /// that.
+  void set_trace(AfterOp after_op) { after_op_ = std::move(after_op); }
+
   uint64_t n_steps() const { return n_steps_; }
   std::span<const float> logits(uint32_t output) { return executable_->logits(output); }
   int32_t argmax(uint32_t output) { return executable_->argmax(output); }
@@ -62,6 +67,7 @@ class Engine {
   PagePool pages_;
   std::unique_ptr<Executable> executable_;
   uint64_t n_steps_ = 0;
+  AfterOp after_op_;
 };
 
 }  // namespace lamina

@@ -1,8 +1,9 @@
-// One pass: evaluate the prefix, take the best token, append it, say it.
+// One pass: evaluate the prefix, choose a token, append it, say it.
 #include "engine/generate.h"
 
 #include <chrono>
 
+#include "engine/stop_stream.h"
 #include "engine/utf8_stream.h"
 
 namespace lamina {
@@ -19,7 +20,8 @@ Generation generate(Session& session, std::vector<int32_t>& tokens, const Genera
   using Clock = std::chrono::steady_clock;
   const Tokenizer& tokenizer = session.engine().tokenizer();
   Generation result;
-  Utf8Stream text;
+  Utf8Stream characters;
+  StopStream text(options.stop);
   const auto say = [&](const std::string& complete) {
     if (!complete.empty()) emit(complete);
   };
@@ -39,15 +41,20 @@ Generation generate(Session& session, std::vector<int32_t>& tokens, const Genera
       result.reason = EndReason::kLimit;
       break;
     }
-    const int32_t token = session.argmax();
+    const int32_t token = options.sampler != nullptr ? options.sampler->next(session) : session.argmax();
     if (tokenizer.is_end(token)) {
       result.reason = EndReason::kEndToken;
       break;
     }
     tokens.push_back(token);
     ++result.n_generated;
+    if (options.on_token) options.on_token(token, session.logits());
     // A model's output may be padded beyond its vocabulary; such tokens have no text.
-    if (token < tokenizer.n_tokens()) say(text.push(tokenizer.piece(token, false)));
+    if (token < tokenizer.n_tokens()) say(text.push(characters.push(tokenizer.piece(token, false))));
+    if (text.stopped()) {
+      result.reason = EndReason::kStop;
+      break;
+    }
     if (options.n_predict >= 0 && result.n_generated >= options.n_predict) continue;  // needs no further step
     if (tokens.size() > session.engine().n_ctx()) {
       result.reason = EndReason::kContext;
@@ -57,6 +64,7 @@ Generation generate(Session& session, std::vector<int32_t>& tokens, const Genera
     if (running) ++result.n_steps;
   }
   result.generate_seconds = seconds_since(generate_start);
+  say(text.push(characters.finish()));
   say(text.finish());
   return result;
 }

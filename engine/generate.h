@@ -1,18 +1,21 @@
 // The generation loop: a prompt's tokens in, text out piece by piece, until there is a reason to end.
-// Greedy: the next token is the one with the highest logit.
 #pragma once
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/sampler.h"
 #include "engine/session.h"
 
 namespace lamina {
 
 enum class EndReason {
   kEndToken,   ///< the model gave an end-of-generation token
+  kStop,       ///< a stop text was made
   kLimit,      ///< n_predict tokens were made
   kContext,    ///< the context is full
   kCancelled,  ///< the cancel flag was set
@@ -21,6 +24,10 @@ enum class EndReason {
 struct GenerateOptions {
   int64_t n_predict = -1;                     ///< tokens to make; negative: no limit
   const std::atomic<bool>* cancel = nullptr;  ///< looked at between steps
+  Sampler* sampler = nullptr;                 ///< chooses the tokens; none: the one with the highest logit
+  std::vector<std::string> stop = {};         ///< texts before which the text ends, not empty, UTF-8
+  /// Called with each token made and the logits [n_vocab] that it was chosen from; may be empty.
+  std::function<void(int32_t token, std::span<const float> logits)> on_token = {};
 };
 
 /// How a generation went.

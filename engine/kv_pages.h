@@ -1,6 +1,6 @@
 // KV memory is handed out in pages of 64 positions: a pool of page numbers, and a page table per sequence.
 // In: how many positions a sequence holds. Out: the page numbers that a Step needs. The pages' memory belongs to the
-// Executable; only the numbers are kept here, so growing and rewinding a sequence are edits of a table.
+// Executable; only the numbers are kept here, so growing, rewinding and sharing a prefix are edits of a table.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -12,21 +12,27 @@ namespace lamina {
 /// Pages that hold `n` positions.
 constexpr uint32_t pages_for(uint32_t n) { return (n + kPagePositions - 1) / kPagePositions; }
 
-/// The free pages among 0 .. n_pages - 1. Not for several threads at once.
+/// The pages 0 .. n_pages - 1, with a count of the tables that hold each. Not for several threads at once.
 class PagePool {
  public:
   explicit PagePool(uint32_t n_pages);
 
-  /// A free page. Throws Error(kRuntime) when all are in use.
+  /// A free page, for one holder. Throws Error(kRuntime) when all are in use.
   uint32_t take();
+
+  /// Another holder for a page in use.
+  void share(uint32_t page);
+
+  /// One holder less; the page is free when there are none.
   void give_back(uint32_t page);
 
-  uint32_t n_pages() const { return n_pages_; }
+  bool is_shared(uint32_t page) const { return n_holders_[page] > 1; }
+  uint32_t n_pages() const { return static_cast<uint32_t>(n_holders_.size()); }
   uint32_t n_free() const { return static_cast<uint32_t>(free_.size()); }
 
  private:
-  uint32_t n_pages_;
-  std::vector<uint32_t> free_;  ///< the next one to take is at the end
+  std::vector<uint32_t> n_holders_;  ///< [n_pages]
+  std::vector<uint32_t> free_;       ///< the next one to take is at the end
 };
 
 /// The pages of one sequence: position p lives in pages()[p / 64]. Gives them back when it goes.
@@ -40,6 +46,13 @@ class PageTable {
   /// Takes or gives back pages until the table holds exactly those of positions 0 .. n - 1. When the pool runs out it
   /// throws and keeps what it got.
   void resize(uint32_t n);
+
+  /// Gives back all pages and holds the first `n_pages` of another table of the same pool too. What lies in shared
+  /// pages must not be overwritten.
+  void share(const PageTable& other, uint32_t n_pages);
+
+  /// Whether another table holds the page of position `pos` too.
+  bool is_shared(uint32_t pos) const { return pool_.is_shared(pages_[pos / kPagePositions]); }
 
   const std::vector<uint32_t>& pages() const { return pages_; }
 

@@ -67,8 +67,8 @@ class StepPlanner {
     const size_t limit = std::min<size_t>({feed.tokens.size(), session.tokens_.size(), feed.first_output});
     const auto end = feed.tokens.begin() + static_cast<ptrdiff_t>(limit);
     const auto differs = std::mismatch(feed.tokens.begin(), end, session.tokens_.begin()).first;
-    session.n_reused_ = static_cast<uint32_t>(differs - feed.tokens.begin());
-    session.rewind(session.n_reused_);
+    session.rewind(static_cast<uint32_t>(differs - feed.tokens.begin()));
+    session.n_reused_ = static_cast<uint32_t>(session.tokens_.size());
   }
 
   void add_rows(size_t i) {
@@ -115,9 +115,17 @@ bool Session::evaluate(std::span<const int32_t> tokens, const std::atomic<bool>*
 }
 
 void Session::rewind(uint32_t n) {
-  if (n >= tokens_.size()) return;
+  n = std::min(n, static_cast<uint32_t>(tokens_.size()));
+  const uint32_t in_page = n % kPagePositions;
+  if (in_page != 0 && table_.is_shared(n)) n -= in_page;
   tokens_.resize(n);
   table_.resize(n);
+}
+
+void Session::fork(const Session& other) {
+  const auto n_pages = static_cast<uint32_t>(other.tokens_.size() / kPagePositions);
+  table_.share(other.table_, n_pages);
+  tokens_.assign(other.tokens_.begin(), other.tokens_.begin() + ptrdiff_t{n_pages} * kPagePositions);
 }
 
 std::span<const float> Session::logits() const {

@@ -1,7 +1,7 @@
 // A Session is one timeline of tokens with its keys and values. It is given the full token prefix each time and finds
 // out by itself what of it is cached: it reuses that, rewinds what differs and runs the rest, in steps of at most the
-// engine's rows. Several sessions of one engine run in the same steps through evaluate(); by the promise (design,
-// section 2) their logits are the bits that each would get alone.
+// engine's rows. Several sessions of one engine run in the same steps through evaluate(), and may share the pages of a
+// common prefix through fork(); by the promise (design, section 2) their logits are the bits that each would get alone.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -22,8 +22,12 @@ class Session {
   /// Error(kModel) for an id outside the vocabulary.
   bool evaluate(std::span<const int32_t> tokens, const std::atomic<bool>* cancel = nullptr);
 
-  /// Forgets all but the first `n` tokens.
+  /// Forgets all but the first `n` tokens; those of a page that another session shares and that n would cut go too.
   void rewind(uint32_t n);
+
+  /// Takes over the first tokens of `other` (a different session of the same engine): as many as fill whole pages,
+  /// which both hold from now on. No page is copied; what lies beyond is run again when it is evaluated.
+  void fork(const Session& other);
 
   /// Highest logit of the last token evaluated (ties to the lowest id), and its logits [n_vocab]; the latter only until
   /// the engine's next step.
@@ -38,7 +42,7 @@ class Session {
   friend class StepPlanner;
 
   Engine& engine_;
-  PageTable table_;
+  PageTable table_;  ///< shared pages are full ones of tokens_, so that no step writes into them
   std::vector<int32_t> tokens_;
   uint32_t n_reused_ = 0;
   int32_t argmax_ = -1;

@@ -19,9 +19,9 @@
 namespace lamina::gguf {
 namespace {
 
-using Metadata = std::vector<std::pair<std::string, Value>>;
+using Metadata = std::vector<KeyValue>;
 
-std::string_view name_of(const std::pair<std::string, Value>& entry) { return entry.first; }
+std::string_view name_of(const KeyValue& entry) { return entry.key; }
 std::string_view name_of(const Tensor& tensor) { return tensor.name; }
 
 /// The positions of `entries` by name; a name that occurs twice is refused as a double `what`.
@@ -79,8 +79,8 @@ std::optional<SplitName> parse_split_name(std::string_view path) {
 std::optional<uint64_t> split_number(const Metadata& metadata, std::string_view key, const std::string& path) {
   const auto found = std::ranges::find(metadata, key, [](const auto& entry) { return name_of(entry); });
   if (found == metadata.end()) return std::nullopt;
-  if (const auto* number = std::get_if<uint64_t>(&found->second)) return *number;
-  const auto* number = std::get_if<int64_t>(&found->second);
+  if (const auto* number = std::get_if<uint64_t>(&found->value)) return *number;
+  const auto* number = std::get_if<int64_t>(&found->value);
   if (number == nullptr)
     fail(ErrorKind::kModel, "{}: the value of key \"{}\" must be an integer", shown_path(path), key);
   if (*number < 0)
@@ -183,23 +183,29 @@ size_t File::n_parts() const { return state_->mappings.size(); }
 uint32_t File::version() const { return state_->version; }
 uint64_t File::size_bytes() const { return state_->size_bytes; }
 const std::vector<std::string>& File::warnings() const { return state_->warnings; }
-const std::vector<std::pair<std::string, Value>>& File::metadata() const { return state_->metadata; }
+const std::vector<KeyValue>& File::metadata() const { return state_->metadata; }
 const Value* File::find(std::string_view key) const {
   const auto* entry = find_name(state_->metadata, state_->keys_by_name, key);
-  return entry == nullptr ? nullptr : &entry->second;
+  return entry == nullptr ? nullptr : &entry->value;
 }
 void File::set(std::string_view key, Value value) {
+  // The widest type of each kind, in the order of Value's alternatives.
+  constexpr ValueType kTypes[] = {ValueType::kUint64, ValueType::kInt64,  ValueType::kFloat64,
+                                  ValueType::kBool,   ValueType::kString, ValueType::kArray};
+  const ValueType type = kTypes[value.index()];
   if (auto* text = std::get_if<std::string_view>(&value)) *text = state_->texts.emplace_back(*text);
   auto& metadata = state_->metadata;
   auto& order = state_->keys_by_name;
   const auto place = std::ranges::lower_bound(order, key, {}, [&](size_t i) { return name_of(metadata[i]); });
-  if (place != order.end() && metadata[*place].first == key) {
-    metadata[*place].second = std::move(value);
+  if (place != order.end() && metadata[*place].key == key) {
+    metadata[*place].type = type;
+    metadata[*place].value = std::move(value);
     return;
   }
   order.insert(place, metadata.size());
-  metadata.emplace_back(key, std::move(value));
+  metadata.push_back({std::string(key), type, std::move(value)});
 }
+
 const std::vector<Tensor>& File::tensors() const { return state_->tensors; }
 const Tensor* File::tensor(std::string_view name) const {
   return find_name(state_->tensors, state_->tensors_by_name, name);

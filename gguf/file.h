@@ -11,7 +11,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -50,6 +49,13 @@ struct Array {
   size_t size() const;
 };
 
+/// One key of the metadata with its value.
+struct KeyValue {
+  std::string key;
+  ValueType type = ValueType::kUint8;  ///< in the file
+  Value value;
+};
+
 /// One tensor: `shape[0]` is the fastest dimension (columns of a weight matrix).
 struct Tensor {
   std::string name;
@@ -73,10 +79,10 @@ class File {
   const std::string& path() const;
   size_t n_parts() const;
   uint32_t version() const;
-  uint64_t size_bytes() const;                       ///< all parts together
-  const std::vector<std::string>& warnings() const;  ///< oddities that harm nothing, one sentence each
-  const std::vector<std::pair<std::string, Value>>& metadata() const;  ///< in file order
-  const Value* find(std::string_view key) const;                       ///< nullptr when missing
+  uint64_t size_bytes() const;                        ///< all parts together
+  const std::vector<std::string>& warnings() const;   ///< oddities that harm nothing, one sentence each
+  const std::vector<KeyValue>& metadata() const;      ///< in file order
+  const Value* find(std::string_view key) const;      ///< nullptr when missing
 
   /// Sets or adds a key, as if the file said so; text is copied.
   void set(std::string_view key, Value value);

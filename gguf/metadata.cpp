@@ -14,7 +14,6 @@ namespace {
 
 constexpr size_t kMaxKeyBytes = 65535;  // the format's limit
 constexpr uint64_t kMinAlignment = 8;   // the format wants a multiple of 8
-constexpr uint64_t kMaxAlignment = 1 << 20;
 constexpr int kMaxArrayDepth = 8;
 // In memory an element takes up to 16 times its size in the file. The largest vocabularies have some 10^6 elements.
 constexpr uint64_t kMaxArrayElements = 1 << 24;
@@ -59,12 +58,12 @@ class MetadataReader {
         cursor_.refuse("value type", type_at, static_cast<uint32_t>(type), "but it must be 4 (uint32)");
       }
       const uint64_t value_at = cursor_.position();
-      metadata.values.emplace_back(key, read_value(type));
+      metadata.values.push_back({std::string(key), type, read_value(type)});
       if (cursor_.position() > kMaxBytes) {
         cursor_.refuse("end", value_at, cursor_.position(), fmt::format("past the limit of {} bytes", kMaxBytes));
       }
       if (is_alignment)
-        metadata.alignment = check_alignment(std::get<uint64_t>(metadata.values.back().second), value_at);
+        metadata.alignment = check_alignment(std::get<uint64_t>(metadata.values.back().value), value_at);
     }
     return metadata;
   }

@@ -2,8 +2,6 @@
 // In: a cursor on the first key. Out: keys and values in file order, the cursor behind the last value.
 #pragma once
 #include <cstdint>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "gguf/cursor.h"
@@ -11,8 +9,10 @@
 
 namespace lamina::gguf {
 
+inline constexpr uint64_t kMaxAlignment = 1 << 20;
+
 struct Metadata {
-  std::vector<std::pair<std::string, Value>> values;
+  std::vector<KeyValue> values;
   uint64_t alignment = 32;  ///< general.alignment
 };
 

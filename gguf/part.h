@@ -3,8 +3,6 @@
 // a view over all parts (names that occur twice, split.*) is left to file.cpp.
 #pragma once
 #include <cstdint>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "gguf/file.h"
@@ -14,7 +12,7 @@ namespace lamina::gguf {
 
 struct Part {
   uint32_t version = 0;
-  std::vector<std::pair<std::string, Value>> metadata;
+  std::vector<KeyValue> metadata;
   std::vector<Tensor> tensors;
   uint64_t trailing_bytes = 0;  ///< after the last tensor and its padding
 };

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/place.h"
 #include "kernels/program.h"
 
 namespace lamina {
@@ -31,6 +32,9 @@ struct Capacity {
   uint32_t n_pages = 0;      ///< KV pages in the pool
 };
 
+/// Called when op `index` of a step has run; false ends the step there. Must not throw.
+using AfterOp = std::function<bool(size_t index)>;
+
 /// A program bound to a device, with its weights, buffers and KV pages.
 class Executable {
  public:
@@ -38,6 +42,10 @@ class Executable {
 
   /// Runs one step. All is validated before; throws only when the device itself fails.
   virtual void run(const Step& step) = 0;
+
+  /// The same op by op, to look inside: slower. During `after_op`, read() gives what stands in a place at that moment.
+  virtual void trace(const Step& step, const AfterOp& after_op) = 0;
+  virtual std::vector<float> read(const Place& place) const = 0;
 
   /// Logits [n_vocab] and argmax of output row i of the last step; valid until the next.
   virtual std::span<const float> logits(uint32_t i) = 0;
@@ -51,11 +59,21 @@ class Executable {
 /// Called while weights load: bytes done, bytes in all.
 using Progress = std::function<void(uint64_t done, uint64_t total)>;
 
+/// What the hardware does at best, measured.
+struct Peaks {
+  double read_bytes_per_second = 0;
+  double int8_flops = 0;     ///< operations a second, a multiply-add being two, on int8 codes
+  double float32_flops = 0;  ///< the same on float32
+};
+
 class Device {
  public:
   virtual ~Device() = default;
 
   virtual std::string name() const = 0;  ///< "cpu"
+
+  /// Takes about a second; zeros where the device cannot tell.
+  virtual Peaks measure_peaks() { return {}; }
 
   /// Loads weights and allocates buffers. Refuses what it cannot run with Error(kDevice) naming op, tensor, type and
   /// device; throws Error(kMemory) with figures when the program does not fit. `file` must outlive the result.

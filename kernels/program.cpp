@@ -24,6 +24,7 @@ const char* text(Activation activation) {
     case Activation::kSilu: return "silu";
     case Activation::kGelu: return "gelu";
     case Activation::kRelu: return "relu";
+    case Activation::kReluSquared: return "relu^2";
   }
   return "?";
 }
@@ -94,6 +95,9 @@ class Writer {
                                      op.layer, op.n_head, op.scale);
     if (op.softcap != 0) result += fmt::format(", softcap {}", op.softcap);
     if (op.window != 0) result += fmt::format(", window {}", op.window);
+    if (op.temperature.scale != 0) {
+      result += fmt::format(", temperature {:.6g} every {} positions", op.temperature.scale, op.temperature.length);
+    }
     return result;
   }
 
@@ -164,9 +168,10 @@ std::string to_text(const Program& program) {
   for (size_t i = 0; i < program.ropes.size(); ++i)
     result += fmt::format("rope {}: {}\n", i, rope_text(program.ropes[i]));
   result += kv_text(program.kv);
-  const Writer writer(program);
-  for (const Op& op : program.ops) result += std::visit(writer, op) + "\n";
+  for (const Op& op : program.ops) result += to_text(program, op) + "\n";
   return result;
 }
+
+std::string to_text(const Program& program, const Op& op) { return std::visit(Writer(program), op); }
 
 }  // namespace lamina

@@ -60,7 +60,7 @@ struct Norm {
   Vector bias = {};    ///< absent: 0
 };
 
-enum class Activation : uint8_t { kSilu, kGelu, kRelu };  ///< kGelu: the tanh form
+enum class Activation : uint8_t { kSilu, kGelu, kRelu, kReluSquared };  ///< kGelu: the tanh form
 
 /// token_embd rows (times scale), plus learned position rows.
 struct EmbedOp {
@@ -109,7 +109,15 @@ struct AppendOp {
   int32_t rope = -1;                             ///< index into Program::ropes; -1: none
 };
 
-/// out = softmax(softcap(q k^T * scale) + causal mask) v. Query head h reads KV head h / (n_head / n_head_kv).
+/// Scores grow with the position of the query: by 1 + scale * ln(1 + floor(pos / length)), computed in double. Scale 0:
+/// they do not.
+struct Temperature {
+  double scale = 0;
+  uint32_t length = 1;
+};
+
+/// out = softmax(softcap(q k^T * scale * temperature) + causal mask) v; scale * temperature is rounded once. Query head
+/// h reads KV head h / (n_head / n_head_kv).
 struct AttendOp {
   uint32_t layer = 0;
   Buf q = kNoBuf, out = kNoBuf;
@@ -117,6 +125,7 @@ struct AttendOp {
   float scale = 1;
   float softcap = 0;    ///< 0: none
   uint32_t window = 0;  ///< hides keys with pos_q - pos_k >= window; 0: none
+  Temperature temperature = {};
 };
 
 enum class Gating : uint8_t { kSoftmax, kSigmoid, kSoftmaxOfChosen };
@@ -181,5 +190,8 @@ struct Program {
 
 /// The program as text, one op a line: what `lamina inspect --program` prints and golden tests compare.
 std::string to_text(const Program& program);
+
+/// The line of one op.
+std::string to_text(const Program& program, const Op& op);
 
 }  // namespace lamina

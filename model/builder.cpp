@@ -3,7 +3,8 @@
 #include "model/builder.h"
 
 #include <algorithm>
-#include <cmath>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -27,9 +28,11 @@ class Builder {
   Program build() {
     embed();
     for (layer_ = 0; layer_ < c_.n_layer; ++layer_) {
-      attention();
-      if (c_.n_expert > 0) experts();
-      else feed_forward();
+      attention_in();
+      if (parallel()) feed_forward_in();  // before attention has changed x
+      attention_out();
+      if (!parallel()) feed_forward_in();
+      feed_forward_out();
     }
     head();
     return std::move(program_);
@@ -40,70 +43,102 @@ class Builder {
 
   void embed() {
     EmbedOp op{.table = weights_.matrix("token_embd.weight", c_.n_embd, Rows::all(c_.n_vocab)), .out = x_};
-    if (row_.scaled_embeddings) op.scale = static_cast<float>(std::sqrt(1.0 * c_.n_embd));
+    op.scale = static_cast<float>(c_.embedding_scale);
     if (row_.learned_positions) op.positions = weights_.leading_rows("position_embd.weight", c_.n_embd, n_ctx_);
     emit(std::move(op));
   }
 
-  /// x += attn_output(attend(norm(x)))
-  void attention() {
+  /// q, k, v from norm(x)
+  void attention_in() {
     const LayerConfig& layer = c_.layers[layer_];
-    const Buf q = buffer("q", layer.n_head * c_.head_dim_k);
-    const Buf k = buffer("k", layer.n_head_kv * c_.head_dim_k);
-    const Buf v = buffer("v", layer.n_head_kv * c_.head_dim_v);
+    q_ = buffer("q", layer.n_head * c_.head_dim_k);
+    k_ = buffer("k", layer.n_head_kv * c_.head_dim_k);
+    v_ = buffer("v", layer.n_head_kv * c_.head_dim_v);
+    emit_products(input_norm("attn_norm"), qkv());
+  }
+
+  /// x += attn_output(attend(q, k, v))
+  void attention_out() {
+    const LayerConfig& layer = c_.layers[layer_];
     const Buf attended = buffer("attended", layer.n_head * c_.head_dim_v);
     program_.kv.push_back({layer.n_head_kv, c_.head_dim_k, c_.head_dim_v});
-
-    emit(LinearOp{.in = x_, .norm = norm("attn_norm"), .products = qkv(q, k, v)});
-    AppendOp append{.layer = layer_, .q = q, .k = k, .v = v, .n_head = layer.n_head};
-    if (row_.qk_norm) append.q_norm = head_norm("attn_q_norm"), append.k_norm = head_norm("attn_k_norm");
-    append.rope = layer.windowed ? window_rope_ : rope_;
-    emit(std::move(append));
+    emit(AppendOp{.layer = layer_,
+                  .q = q_,
+                  .k = k_,
+                  .v = v_,
+                  .n_head = layer.n_head,
+                  .q_norm = qk_norm("attn_q_norm", q_),
+                  .k_norm = qk_norm("attn_k_norm", k_),
+                  .rope = !layer.rotated   ? -1
+                          : layer.windowed ? window_rope_
+                                           : rope_});
     emit(AttendOp{.layer = layer_,
-                  .q = q,
+                  .q = q_,
                   .out = attended,
                   .n_head = layer.n_head,
                   .scale = static_cast<float>(c_.attention_scale),
                   .softcap = static_cast<float>(c_.attention_softcap),
-                  .window = layer.windowed ? c_.window : 0});
+                  .window = layer.windowed ? c_.window : 0,
+                  .temperature = {c_.temperature_scale, c_.rope_ctx_original}});
     emit(LinearOp{.in = attended, .products = {onto_x("attn_output", attended)}});
     norm_onto_x("post_attention_norm");
   }
 
-  /// x += ffn_down(act(gate(norm(x))) * up(norm(x))), or without a gate ffn_down(act(up(norm(x))))
-  void feed_forward() {
-    const uint32_t n_ff = c_.layers[layer_].n_ff;
-    const Buf gate = row_.gated ? buffer("gate", n_ff) : kNoBuf;
-    const Buf up = buffer("up", n_ff);
-    emit(LinearOp{.in = x_, .norm = norm("ffn_norm"), .products = gate_up("ffn_up", "ffn_gate", "ffn_up", gate, up)});
-    emit(LinearOp{.in = up, .activation = row_.activation, .gate = gate, .products = {onto_x("ffn_down", up)}});
+  void feed_forward_in() { c_.n_expert > 0 ? experts_in() : dense_in(); }
+
+  void feed_forward_out() {
+    c_.n_expert > 0 ? experts_out() : dense_out();
     norm_onto_x("post_ffw_norm");
   }
 
-  /// x += sum over the chosen experts e of weight_e * down_e(act(gate_e(norm(x))) * up_e(norm(x)))
-  void experts() {
+  /// gate, up from norm(x); up alone where nothing is gated
+  void dense_in() {
+    const uint32_t n_ff = c_.layers[layer_].n_ff;
+    gate_ = row_.gated ? buffer("gate", n_ff) : kNoBuf;
+    up_ = buffer("up", n_ff);
+    emit_products(ffn_norm(), gate_up("ffn_up", "ffn_gate", "ffn_up", gate_, up_));
+  }
+
+  /// x += ffn_down(act(gate) * up), or without a gate ffn_down(act(up))
+  void dense_out() { emit(activated(gate_, up_, onto_x("ffn_down", up_))); }
+
+  /// The choice of experts, and gate_e, up_e from norm(x) for each expert e of the choice, or for all tokens
+  void experts_in() {
     refuse_separate_experts();
     const Buf router = buffer("router", c_.n_expert);
-    const Buf gate = row_.gated ? buffer("expert_gate", c_.n_ff_expert, RowSet::kPairs) : kNoBuf;
-    const Buf up = buffer("expert_up", c_.n_ff_expert, RowSet::kPairs);
-    const Buf down = buffer("expert_down", c_.n_embd, RowSet::kPairs);
-    emit(LinearOp{.in = x_, .norm = norm("ffn_norm"), .products = {product("ffn_gate_inp", x_, router)}});
-    emit(RouteOp{.logits = router, .n_expert = c_.n_expert, .n_used = c_.n_expert_used});
-    emit(LinearOp{.in = x_,
-                  .norm = norm("ffn_norm"),
-                  .products = gate_up("ffn_gate_up_exps", "ffn_gate_exps", "ffn_up_exps", gate, up)});
-    emit(LinearOp{
-        .in = up, .activation = row_.activation, .gate = gate, .products = {product("ffn_down_exps", up, down)}});
-    emit(CombineOp{.in = down, .n_used = c_.n_expert_used, .residual = residual(), .out = sublayer_out()});
-    norm_onto_x("post_ffw_norm");
+    emit_products(ffn_norm(), {product("ffn_gate_inp", x_, router)});
+    if (c_.n_ff_shared > 0) {
+      gate_ = row_.gated ? buffer("shared_gate", c_.n_ff_shared) : kNoBuf;
+      up_ = buffer("shared_up", c_.n_ff_shared);
+      emit_products(ffn_norm(), gate_up("ffn_up_shexp", "ffn_gate_shexp", "ffn_up_shexp", gate_, up_));
+    }
+    emit(RouteOp{.logits = router,
+                 .n_expert = c_.n_expert,
+                 .n_used = c_.n_expert_used,
+                 .scale = static_cast<float>(c_.residual_scale)});
+    expert_gate_ = row_.gated ? buffer("expert_gate", c_.n_ff_expert, RowSet::kPairs) : kNoBuf;
+    expert_up_ = buffer("expert_up", c_.n_ff_expert, RowSet::kPairs);
+    emit_products(ffn_norm(), gate_up("ffn_gate_up_exps", "ffn_gate_exps", "ffn_up_exps", expert_gate_, expert_up_));
   }
 
-  /// logits = softcap(output(norm(x))), for the rows that ask for logits
+  /// x += sum over the chosen experts e of weight_e * down_e(act(gate_e) * up_e), + the same of the shared one
+  void experts_out() {
+    const Buf down = buffer("expert_down", c_.n_embd, RowSet::kPairs);
+    emit(activated(expert_gate_, expert_up_, product("ffn_down_exps", expert_up_, down)));
+    emit(CombineOp{.in = down, .n_used = c_.n_expert_used, .residual = residual(), .out = sublayer_out()});
+    if (c_.n_ff_shared == 0) return;
+    Product shared = onto_x("ffn_down_shexp", up_);
+    shared.residual = sublayer_out();
+    emit(activated(gate_, up_, std::move(shared)));
+  }
+
+  /// logits = softcap(output(norm(x)) * scale), for the rows that ask for logits
   void head() {
     const Buf last = buffer("last", c_.n_embd, RowSet::kOutputs);
     const Buf logits = buffer("logits", c_.n_vocab, RowSet::kOutputs);
     const char* matrix = weights_.has("output.weight") ? "output" : "token_embd";  // absent: tied to the embeddings
     Product output = weights_.product(matrix, c_.n_embd, Rows::all(c_.n_vocab), logits);
+    output.multiply = static_cast<float>(c_.logit_scale);
     output.softcap = static_cast<float>(c_.final_softcap);
     emit(SelectOp{.in = x_, .out = last});
     emit(LinearOp{.in = last,
@@ -116,14 +151,14 @@ class Builder {
   // Products of a layer.
 
   /// Three matrices, or attn_qkv with the rows of q, then k, then v.
-  std::vector<Product> qkv(Buf q, Buf k, Buf v) const {
+  std::vector<Product> qkv() const {
     if (!weights_.has(name("attn_qkv") + ".weight")) {
-      return {product("attn_q", x_, q), product("attn_k", x_, k), product("attn_v", x_, v)};
+      return {product("attn_q", x_, q_), product("attn_k", x_, k_), product("attn_v", x_, v_)};
     }
-    const uint32_t n_q = width(q), n_k = width(k), n_v = width(v), total = n_q + n_k + n_v;
-    return {weights_.product(name("attn_qkv"), c_.n_embd, {0, n_q, total}, q),
-            weights_.product(name("attn_qkv"), c_.n_embd, {n_q, n_k, total}, k),
-            weights_.product(name("attn_qkv"), c_.n_embd, {n_q + n_k, n_v, total}, v)};
+    const uint32_t n_q = width(q_), n_k = width(k_), n_v = width(v_), total = n_q + n_k + n_v;
+    return {weights_.product(name("attn_qkv"), c_.n_embd, {0, n_q, total}, q_),
+            weights_.product(name("attn_qkv"), c_.n_embd, {n_q, n_k, total}, k_),
+            weights_.product(name("attn_qkv"), c_.n_embd, {n_q + n_k, n_v, total}, v_)};
   }
 
   /// Gate and up from two matrices, or from `fused` with the rows of the gate first; up alone where nothing is gated.
@@ -144,31 +179,65 @@ class Builder {
   /// The last product of a sub-layer.
   Product onto_x(const char* base, Buf in) {
     Product result = product(base, in, sublayer_out());
+    result.multiply = static_cast<float>(c_.residual_scale);
     result.residual = residual();
     return result;
   }
 
   // Where a sub-layer's result goes: onto x at once, or first through a norm of its own.
 
-  bool normed_after() const { return row_.norm_place == NormPlace::kAround; }
+  bool normed_after() const { return row_.norm_place != NormPlace::kBefore; }
   Buf sublayer_out() { return normed_after() ? buffer("sublayer", c_.n_embd) : x_; }
   Buf residual() const { return normed_after() ? kNoBuf : x_; }
   void norm_onto_x(const char* base) {
-    if (normed_after()) emit(NormOp{.in = sublayer_out(), .norm = norm(base), .residual = x_, .out = x_});
+    if (normed_after()) emit(NormOp{.in = sublayer_out(), .norm = norm(base, c_.n_embd), .residual = x_, .out = x_});
   }
 
   // Parts.
 
-  Norm norm(const char* base) const { return weights_.norm(name(base), row_.norm, c_.norm_eps, c_.n_embd); }
-  Norm head_norm(const char* base) const { return weights_.norm(name(base), row_.norm, c_.norm_eps, c_.head_dim_k); }
+  Norm norm(const char* base, uint32_t n) const { return weights_.norm(name(base), row_.norm, c_.norm_eps, n); }
 
-  /// One rope for layers that see all positions and one for windowed layers, where such layers exist.
+  std::optional<Norm> input_norm(const char* base) const {
+    return row_.norm_place == NormPlace::kAfter ? std::nullopt : std::optional(norm(base, c_.n_embd));
+  }
+
+  std::optional<Norm> ffn_norm() const { return input_norm(parallel() && !has("ffn_norm") ? "attn_norm" : "ffn_norm"); }
+
+  /// What the append applies to each head of q or k. A norm over all of them is an op of its own, emitted here.
+  std::optional<Norm> qk_norm(const char* base, Buf buf) {
+    switch (row_.qk_norm) {
+      case QkNorm::kNone: return std::nullopt;
+      case QkNorm::kHeads: return head_norm(base, buf);
+      case QkNorm::kOptionalHeads: return has(base) ? std::optional(head_norm(base, buf)) : std::nullopt;
+      case QkNorm::kRow: emit(NormOp{.in = buf, .norm = norm(base, width(buf)), .out = buf}); return std::nullopt;
+    }
+    return std::nullopt;
+  }
+
+  /// One weight for all heads, or one for each.
+  Norm head_norm(const char* base, Buf buf) const {
+    const bool one = weights_.n_rows(name(base) + ".weight") == 1;
+    return norm(base, one ? c_.head_dim_k : width(buf));
+  }
+
+  /// Whether this layer's feed-forward reads the x that attention read.
+  bool parallel() const {
+    switch (row_.parallel) {
+      case Parallel::kNever: return false;
+      case Parallel::kAlways: return true;
+      case Parallel::kByKey: return c_.parallel;
+      case Parallel::kWithoutFfnNorm: return !has("ffn_norm");
+    }
+    return false;
+  }
+
+  /// One rope for layers that see all positions and one for windowed layers, where such layers rotate.
   void add_ropes() {
-    if (row_.rope_layers == RopeLayers::kNone) return;
-    const std::vector<float> factors = rope_factors(file_, c_, n_ctx_);
-    const auto windowed = [](const LayerConfig& layer) { return layer.windowed; };
-    if (!std::ranges::all_of(c_.layers, windowed)) rope_ = add(make_rope(c_, factors));
-    if (std::ranges::any_of(c_.layers, windowed)) window_rope_ = add(make_window_rope(c_, factors));
+    const auto any = [&](bool windowed) {
+      return std::ranges::any_of(c_.layers, [&](const auto& l) { return l.rotated && l.windowed == windowed; });
+    };
+    if (any(false)) rope_ = add(make_rope(c_, rope_factors(file_, c_, n_ctx_)));
+    if (any(true)) window_rope_ = add(make_window_rope(c_, rope_factors(file_, c_, n_ctx_)));
   }
 
   int32_t add(Rope rope) {
@@ -190,7 +259,21 @@ class Builder {
   bool pairs(Buf buf) const { return program_.buffers[static_cast<size_t>(buf)].rows == RowSet::kPairs; }
   uint32_t n_expert_of(Buf out) const { return pairs(out) ? c_.n_expert : 1; }
   std::string name(const char* base) const { return fmt::format("blk.{}.{}", layer_, base); }
+  bool has(const char* base) const { return weights_.has(name(base) + ".weight"); }
   void emit(Op op) { program_.ops.push_back(std::move(op)); }
+
+  /// Products of norm(x). They join the op before when that makes products of the same norm(x).
+  void emit_products(std::optional<Norm> norm, std::vector<Product> products) {
+    auto* last = std::get_if<LinearOp>(&program_.ops.back());
+    const bool same = last != nullptr && last->in == x_ && last->norm.has_value() == norm.has_value() &&
+                      (!norm || last->norm->weight.tensor == norm->weight.tensor);
+    if (same) std::ranges::move(products, std::back_inserter(last->products));
+    else emit(LinearOp{.in = x_, .norm = std::move(norm), .products = std::move(products)});
+  }
+
+  LinearOp activated(Buf gate, Buf up, Product product) const {
+    return {.in = up, .activation = row_.activation, .gate = gate, .products = {std::move(product)}};
+  }
 
   /// Files from before 2024 hold each expert in a tensor of its own.
   void refuse_separate_experts() const {
@@ -208,6 +291,9 @@ class Builder {
   Program program_;
   uint32_t layer_ = 0;
   Buf x_ = kNoBuf;
+  Buf q_ = kNoBuf, k_ = kNoBuf, v_ = kNoBuf;       // of the layer's attention
+  Buf gate_ = kNoBuf, up_ = kNoBuf;                // of its dense feed-forward, or of its shared expert
+  Buf expert_gate_ = kNoBuf, expert_up_ = kNoBuf;  // of its chosen experts
   int32_t rope_ = -1, window_rope_ = -1;
 };
 

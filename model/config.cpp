@@ -24,7 +24,7 @@ struct Number {
 /// Where a number goes. Keys of a LayerConfig member hold one value for all layers or an array with one a layer.
 struct Key {
   Number number;
-  std::variant<uint32_t Config::*, double Config::*, uint32_t LayerConfig::*> to;
+  std::variant<uint32_t Config::*, double Config::*, bool Config::*, uint32_t LayerConfig::*> to;
   Presence (*presence)(const Architecture&);
 };
 
@@ -39,8 +39,18 @@ Presence experts(const Architecture& a) { return optional_if(a.experts != Expert
 Presence expert_counts(const Architecture& a) {
   return a.experts == ExpertUse::kAlways ? Presence::kRequired : experts(a);
 }
+Presence finetuned(const Architecture& a) { return optional_if(a.rope_layers == RopeLayers::kFinetuned); }
+Presence shared_expert(const Architecture& a) { return optional_if(a.shared_expert); }
+Presence parallel(const Architecture& a) { return required_if(a.parallel == Parallel::kByKey); }
 Presence window(const Architecture& a) { return optional_if(a.window.has_value()); }
 Presence attention_scale(const Architecture& a) { return optional_if(a.attention_scale.has_value()); }
+Presence temperature(const Architecture& a) { return optional_if(a.attention_temperature); }
+Presence embedding_scale(const Architecture& a) { return optional_if(a.embedding_scale.has_value()); }
+Presence residual_scale(const Architecture& a) { return optional_if(a.residual_scale.has_value()); }
+Presence logit_scale(const Architecture& a) {
+  return a.logit_scale == LogitScale::kMultiplies ? Presence::kRequired
+                                                  : optional_if(a.logit_scale == LogitScale::kDivides);
+}
 Presence attention_softcap(const Architecture& a) { return optional_if(a.attention_softcap.has_value()); }
 Presence final_softcap(const Architecture& a) { return optional_if(a.final_softcap.has_value()); }
 
@@ -61,18 +71,25 @@ constexpr Key kKeys[] = {
     {{"attention.layer_norm_rms_epsilon", 1e-30, 0.5}, &Config::norm_eps, rms},
     {{"attention.layer_norm_epsilon", 1e-30, 0.5}, &Config::norm_eps, layer_norm},
     {{"attention.scale", 0, 1e6}, &Config::attention_scale, attention_scale},
+    {{"attention.temperature_scale", 0, 1e3}, &Config::temperature_scale, temperature},
     {{"attention.sliding_window", 0, kMaxInt}, &Config::window, window},
     {{"attn_logit_softcapping", 0, 1e6}, &Config::attention_softcap, attention_softcap},
     {{"final_logit_softcapping", 0, 1e6}, &Config::final_softcap, final_softcap},
+    {{"embedding_scale", 1e-6, 1e6}, &Config::embedding_scale, embedding_scale},
+    {{"residual_scale", 1e-6, 1e6}, &Config::residual_scale, residual_scale},
+    {{"logit_scale", 1e-6, 1e6}, &Config::logit_scale, logit_scale},
+    {{"use_parallel_residual", 0, 1}, &Config::parallel, parallel},
     {{"expert_count", 0, 1024}, &Config::n_expert, expert_counts},
     {{"expert_used_count", 0, 1024}, &Config::n_expert_used, expert_counts},
     {{"expert_feed_forward_length", 1, 1 << 20}, &Config::n_ff_expert, experts},
+    {{"expert_shared_feed_forward_length", 0, 1 << 20}, &Config::n_ff_shared, shared_expert},
     {{"rope.dimension_count", 2, 8192}, &Config::n_rot, rope},
     {{"rope.freq_base", 1, 1e15}, &Config::freq_base, rope},
     {{"rope.freq_base_swa", 1, 1e15}, &Config::freq_base_window, window},
     {{"rope.scale_linear", 1e-3, 1e6}, &Config::rope_factor, rope},
     {{"rope.scaling.factor", 1e-3, 1e6}, &Config::rope_factor, rope},
     {{"rope.scaling.original_context_length", 1, kMaxInt}, &Config::rope_ctx_original, rope},
+    {{"rope.scaling.finetuned", 0, 1}, &Config::rope_finetuned, finetuned},
     {{"rope.scaling.attn_factor", 1e-3, 1e3}, &Config::rope_attn_factor, rope},
     {{"rope.scaling.yarn_ext_factor", 0, 1}, &Config::yarn_ext_factor, rope},
     {{"rope.scaling.yarn_attn_factor", 1e-3, 1e3}, &Config::yarn_attn_factor, rope},
@@ -116,6 +133,12 @@ class Reader {
     return x;
   }
 
+  bool flag(const Number& key, const gguf::Value& value) const {
+    const bool* b = std::get_if<bool>(&value);
+    if (b == nullptr) refuse(file_, "{} is {}; it must be true or false", name(key.suffix), shown(value));
+    return *b;
+  }
+
   /// A value for layer `index`: the whole value, or an element of an array that may be longer than the layer count.
   uint32_t layer_number(const Number& key, const gguf::Value& value, size_t index) const {
     const auto* array = std::get_if<gguf::Array>(&value);
@@ -146,6 +169,8 @@ class Reader {
       config.*(*to_int) = static_cast<uint32_t>(number(key.number, *value, true));
     } else if (const auto* to_double = std::get_if<double Config::*>(&key.to)) {
       config.*(*to_double) = number(key.number, *value, false);
+    } else if (const auto* to_bool = std::get_if<bool Config::*>(&key.to)) {
+      config.*(*to_bool) = flag(key.number, *value);
     } else {
       auto to_layer = std::get<uint32_t LayerConfig::*>(key.to);
       for (size_t i = 0; i < config.layers.size(); ++i)
@@ -160,11 +185,13 @@ class Reader {
 
 /// Which layers see only a window: sliding_window_pattern is a period (a number) or a flag a layer (an array).
 void read_window_pattern(const Reader& reader, Config& config) {
-  if (!config.architecture->window || config.window == 0) return;
+  const std::optional<Window>& row = config.architecture->window;
+  if (row && row->n_layer != 0 && row->n_layer != config.n_layer) config.window = 0;
+  if (config.window == 0) return;
   constexpr Number kPattern = {"attention.sliding_window_pattern", 0, 512};
   const gguf::Value* value = reader.find(kPattern.suffix);
   const bool is_array = value != nullptr && std::holds_alternative<gguf::Array>(*value);
-  uint32_t period = config.architecture->window->period;
+  uint32_t period = row->period;
   if (value != nullptr && !is_array) period = static_cast<uint32_t>(reader.number(kPattern, *value, true));
   for (uint32_t i = 0; i < config.n_layer; ++i) {
     if (is_array) config.layers[i].windowed = reader.layer_number(kPattern, *value, i) != 0;
@@ -172,9 +199,27 @@ void read_window_pattern(const Reader& reader, Config& config) {
   }
 }
 
+/// Whether layer i of n rotates.
+bool rotates(const Config& config, uint32_t i) {
+  switch (config.architecture->rope_layers) {
+    case RopeLayers::kAll: return true;
+    case RopeLayers::kNone: return false;
+    case RopeLayers::kThreeOfFour: return i % 4 != 3;
+    case RopeLayers::kWindowed: return config.window == 0 || config.layers[i].windowed;
+    case RopeLayers::kFinetuned: return config.rope_finetuned;
+  }
+  return true;
+}
+
+/// Sections split the dimensions among several position components, which are equal where all is text.
+void read_rope_sections(const Reader& reader, Config& config) {
+  if (!config.architecture->sections_pair_halves || reader.find("rope.dimension_sections") == nullptr) return;
+  config.rope_pairs = RopePairs::kHalves;
+}
+
 void read_rope_scaling(const Reader& reader, Config& config) {
   const gguf::Value* value = reader.find("rope.scaling.type");
-  if (config.architecture->rope_layers == RopeLayers::kNone || value == nullptr) return;
+  if (rope(*config.architecture) == Presence::kIgnored || value == nullptr) return;
   const auto* text = std::get_if<std::string_view>(value);
   const std::string_view type = text ? *text : "";
   if (type == "none") config.rope_factor = 1;
@@ -192,15 +237,31 @@ Config defaults(const Architecture& row) {
   config.attention_scale = row.attention_scale.value_or(0);
   config.attention_softcap = row.attention_softcap.value_or(0);
   config.final_softcap = row.final_softcap.value_or(0);
+  config.embedding_scale = row.embedding_scale.value_or(1);
+  config.residual_scale = row.residual_scale.value_or(1);
+  config.rope_pairs = row.rope_pairs;
   if (row.window) config.window = row.window->size, config.freq_base_window = row.window->freq_base;
   return config;
+}
+
+/// What the logits are multiplied by; logit_scale is 0 when missing.
+double logit_multiplier(const Config& config) {
+  constexpr double kTunedWidth = 256;  // of the model whose logits need no scale
+  switch (config.architecture->logit_scale) {
+    case LogitScale::kNone: return 1;
+    case LogitScale::kMultiplies: return config.logit_scale;
+    case LogitScale::kDivides: return config.logit_scale == 0 ? kTunedWidth / config.n_embd : 1 / config.logit_scale;
+  }
+  return 1;
 }
 
 /// Values that follow from others when their key is missing.
 void complete(Config& config) {
   const Architecture& row = *config.architecture;
-  for (LayerConfig& layer : config.layers) {
+  for (uint32_t i = 0; i < config.n_layer; ++i) {
+    LayerConfig& layer = config.layers[i];
     if (layer.n_head_kv == 0) layer.n_head_kv = layer.n_head;
+    layer.rotated = rotates(config, i);
   }
   const uint32_t n_head = config.layers[0].n_head;
   if (config.head_dim_k == 0) config.head_dim_k = config.n_embd / n_head;
@@ -209,6 +270,9 @@ void complete(Config& config) {
   if (config.freq_base_window == 0) config.freq_base_window = config.freq_base;
   if (config.rope_ctx_original == 0) config.rope_ctx_original = config.n_ctx_train;
   if (config.n_ff_expert == 0) config.n_ff_expert = config.layers[0].n_ff;
+  if (row.scaled_embeddings) config.embedding_scale = std::sqrt(1.0 * config.n_embd);
+  if (config.residual_scale == 0) config.residual_scale = 1.4 / std::sqrt(1.0 * config.n_layer);
+  config.logit_scale = logit_multiplier(config);
   if (config.attention_scale == 0) {
     const bool wide = row.wide_scale_layers == config.n_layer;
     config.attention_scale = 1 / std::sqrt(wide ? 1.0 * config.n_embd / n_head : 1.0 * config.head_dim_k);
@@ -227,7 +291,7 @@ void check_together(const Reader& reader, const Config& config) {
     refuse(reader.file(), "{} is {}; it must not exceed {} {}", reader.name("attention.head_count"),
            config.layers[0].n_head, reader.name("embedding_length"), config.n_embd);
   }
-  if (config.architecture->rope_layers != RopeLayers::kNone &&
+  if (std::ranges::any_of(config.layers, &LayerConfig::rotated) &&
       (config.n_rot % 2 != 0 || config.n_rot > config.head_dim_k)) {
     refuse(reader.file(), "{} is {}; it must be even and at most the head size {}", reader.name("rope.dimension_count"),
            config.n_rot, config.head_dim_k);
@@ -296,6 +360,7 @@ Config read_config(const gguf::File& file) {
     config.layers.resize(config.n_layer);
   }
   read_window_pattern(reader, config);
+  read_rope_sections(reader, config);
   read_rope_scaling(reader, config);
   read_vocabulary(reader, config);
   complete(config);

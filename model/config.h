@@ -16,6 +16,7 @@ struct LayerConfig {
   uint32_t n_head_kv = 0;  ///< divides n_head
   uint32_t n_ff = 0;
   bool windowed = false;  ///< sees only the last `window` positions
+  bool rotated = false;   ///< rotates queries and keys
 };
 
 struct Config {
@@ -31,13 +32,19 @@ struct Config {
   uint32_t n_expert = 0;  ///< 0: dense
   uint32_t n_expert_used = 0;
   uint32_t n_ff_expert = 0;
+  uint32_t n_ff_shared = 0;  ///< of the expert that all tokens use; 0: there is none
 
   uint32_t window = 0;
-  double attention_scale = 0;                       ///< of the scores q k^T
-  double attention_softcap = 0, final_softcap = 0;  ///< 0: none
+  double attention_scale = 0;                                       ///< of the scores q k^T
+  double attention_softcap = 0, final_softcap = 0;                  ///< 0: none
+  double temperature_scale = 0;                                     ///< of attention; 0: none
+  double embedding_scale = 1, residual_scale = 1, logit_scale = 0;  ///< what each is multiplied by
+  bool parallel = false;                                            ///< use_parallel_residual
 
   uint32_t n_rot = 0;  ///< rotated dimensions of a head
+  RopePairs rope_pairs = RopePairs::kAdjacent;
   double freq_base = 10000;
+  bool rope_finetuned = true;
   double freq_base_window = 0;     ///< of windowed layers
   double rope_factor = 1;          ///< how many times longer the context became
   uint32_t rope_ctx_original = 0;  ///< the context length before that

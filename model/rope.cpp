@@ -36,7 +36,7 @@ double yarn_magnitude(const Config& config) {
 }
 
 Rope unscaled_rope(const Config& config, double base, std::span<const float> factors) {
-  Rope rope{.pairs = config.architecture->rope_pairs, .inv_freq = std::vector<double>(config.n_rot / 2)};
+  Rope rope{.pairs = config.rope_pairs, .inv_freq = std::vector<double>(config.n_rot / 2)};
   for (size_t i = 0; i < rope.inv_freq.size(); ++i) {
     const double factor = factors.empty() ? 1 : factors[i];
     rope.inv_freq[i] = std::pow(base, -2.0 * static_cast<double>(i) / config.n_rot) / factor;

@@ -11,9 +11,8 @@ namespace {
 /// The tokenizer of a model without vocabulary: there are ids, but no text.
 class NoTokenizer : public Tokenizer {
  public:
-  std::vector<int32_t> encode(std::string_view, EncodeOptions) const override {
-    fail(ErrorKind::kModel, "tokenizer.ggml.model is none: this model has no vocabulary, it takes token ids only");
-  }
+  std::vector<int32_t> encode(std::string_view, EncodeOptions) const override { refuse_text(); }
+  std::vector<int32_t> encode_parts(std::span<const TextPart>) const override { refuse_text(); }
   std::string piece(int32_t, bool) const override { return ""; }
   std::string decode(const std::vector<int32_t>&, bool) const override { return ""; }
   int32_t n_tokens() const override { return 0; }
@@ -21,6 +20,11 @@ class NoTokenizer : public Tokenizer {
   int32_t bos() const override { return -1; }
   int32_t eos() const override { return -1; }
   bool adds_bos() const override { return false; }
+
+ private:
+  [[noreturn]] static void refuse_text() {
+    fail(ErrorKind::kModel, "tokenizer.ggml.model is none: this model has no vocabulary, it takes token ids only");
+  }
 };
 
 bool is_added(TokenType type) {
@@ -54,6 +58,32 @@ std::vector<int32_t> VocabularyTokenizer::encode(std::string_view text, EncodeOp
     pos = match.end;
   }
   if (options.add_special && vocabulary_.add_eos && vocabulary_.eos >= 0) ids.push_back(vocabulary_.eos);
+  return ids;
+}
+
+std::vector<int32_t> VocabularyTokenizer::encode_parts(std::span<const TextPart> parts) const {
+  std::vector<int32_t> ids;
+  std::string plain;  // what was read since the last control token
+  const auto encode_plain = [&] {
+    const std::vector<int32_t> more = encode(plain, {});
+    ids.insert(ids.end(), more.begin(), more.end());
+    plain.clear();
+  };
+  for (const TextPart& part : parts) {
+    size_t pos = 0;
+    while (part.parse_special) {
+      const AddedTokens::Match match = vocabulary_.added_tokens().find(part.text, pos, true);
+      if (match.token == nullptr) break;
+      plain.append(part.text, pos, (match.token->control ? match.begin : match.end) - pos);
+      if (match.token->control) {
+        encode_plain();
+        ids.push_back(match.token->id);
+      }
+      pos = match.end;
+    }
+    plain.append(part.text, pos);
+  }
+  encode_plain();
   return ids;
 }
 

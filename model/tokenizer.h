@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,12 @@ namespace lamina {
 struct EncodeOptions {
   bool add_special = false;    ///< put bos / eos around the ids where the file asks for them
   bool parse_special = false;  ///< control tokens written in the text become their ids; else they are plain text
+};
+
+/// A part of a text: of a template, where control tokens count, or of a message, where they are plain text.
+struct TextPart {
+  std::string text;
+  bool parse_special = false;
 };
 
 class Tokenizer {
@@ -28,6 +35,10 @@ class Tokenizer {
   /// Ids of `text` (any bytes, NUL and invalid UTF-8 included; at least 1 GiB is refused). Safe to call from several
   /// threads.
   virtual std::vector<int32_t> encode(std::string_view text, EncodeOptions options) const = 0;
+
+  /// Ids of the text that `parts` make together, with no bos or eos. Control tokens are found only in parts that ask
+  /// for them; plain text is tokenized across the borders of parts, as if there were none.
+  virtual std::vector<int32_t> encode_parts(std::span<const TextPart> parts) const = 0;
 
   /// The bytes of one token; empty for control tokens unless `show_special`, and for numbers that are no token (a model
   /// may have more logits than tokens). May be an incomplete UTF-8 sequence.

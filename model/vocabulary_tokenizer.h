@@ -18,6 +18,7 @@ class VocabularyTokenizer : public Tokenizer {
   explicit VocabularyTokenizer(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {}
 
   std::vector<int32_t> encode(std::string_view text, EncodeOptions options) const override;
+  std::vector<int32_t> encode_parts(std::span<const TextPart> parts) const override;
   std::string piece(int32_t token, bool show_special) const override;
   std::string decode(const std::vector<int32_t>& tokens, bool show_special) const override;
   int32_t n_tokens() const override { return vocabulary_.size(); }

@@ -23,7 +23,7 @@ using Lines = std::vector<std::string>;
 constexpr std::array<std::string_view, 6> kLayers = {"gguf", "kernels", "model", "engine", "tools", "tests"};
 
 /// Folders under kernels/ that never include each other.
-constexpr std::array<std::string_view, 4> kRuntimes = {"cpu", "opencl", "cuda", "bang"};
+constexpr std::array<std::string_view, 5> kRuntimes = {"cpu", "reference", "opencl", "cuda", "bang"};
 
 /// Headers of a runtime and the only folder that may include them.
 struct RuntimeHeader {

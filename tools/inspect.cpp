@@ -164,9 +164,10 @@ void print_text(const File& file, bool with_tensors) {
                8.0 * static_cast<double>(type.bytes) / static_cast<double>(type.n_elements));
   }
   size_t width = 0;
-  for (const auto& [key, value] : file.metadata()) width = std::max(width, printable(key).size());
+  for (const auto& [key, type, value] : file.metadata()) width = std::max(width, printable(key).size());
   fmt::print("\nmetadata      {}\n", file.metadata().size());
-  for (const auto& [key, value] : file.metadata()) fmt::print("  {:<{}}  {}\n", printable(key), width, shown(value));
+  for (const auto& [key, type, value] : file.metadata())
+    fmt::print("  {:<{}}  {}\n", printable(key), width, shown(value));
   if (with_tensors) print_tensors(file);
 }
 
@@ -214,7 +215,7 @@ void print_json(const File& file) {
   out["metadata"] = Json::object();
   // Keys are unique, so they need no look-up: an ordered object is a list, and a search per key would be quadratic.
   auto& metadata = out["metadata"].get_ref<Json::object_t&>();
-  for (const auto& [key, value] : file.metadata()) metadata.Container::emplace_back(key, json_of(value));
+  for (const auto& [key, type, value] : file.metadata()) metadata.Container::emplace_back(key, json_of(value));
   out["tensors"] = Json::array();
   for (const Tensor& tensor : file.tensors()) {
     out["tensors"].push_back(

@@ -1,73 +1,25 @@
 // `lamina logits`: token ids in, raw logits out. In: ids separated by blanks. Out: float32 [n_tokens, n_vocab],
 // little-endian, written as it is computed to a file beside --out that gets its name only when it is complete.
-#include <fmt/format.h>
-#include <unistd.h>
 
 #include <bit>
 #include <cctype>
-#include <cerrno>
 #include <charconv>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <limits>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "engine/session.h"
 #include "gguf/error.h"
+#include "gguf/whole_file.h"
 #include "tools/model_options.h"
 #include "tools/signal_flag.h"
 #include "tools/terminal.h"
 #include "tools/verbs.h"
+#include "tools/whole_file.h"
 
 static_assert(std::endian::native == std::endian::little, "logits are written as they lie in memory");
 
 namespace lamina {
 namespace {
-
-/// A file that appears under its name only when it is complete; what was written until a failure goes. An existing path
-/// that is no regular file (a pipe, /dev/null) is written directly.
-class WholeFile {
- public:
-  explicit WholeFile(std::string path) : path_(std::move(path)), written_(path_) {
-    std::error_code ignored;
-    const auto status = std::filesystem::status(path_, ignored);
-    if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) {
-      written_ = fmt::format("{}.{}.part", path_, getpid());
-    }
-    file_ = std::fopen(written_.c_str(), "wb");
-    if (file_ == nullptr) fail(ErrorKind::kRuntime, "cannot create '{}': {}", printable(path_), std::strerror(errno));
-  }
-
-  ~WholeFile() {
-    if (file_ != nullptr) std::fclose(file_);
-    if (!complete_ && written_ != path_) std::remove(written_.c_str());
-  }
-
-  WholeFile(const WholeFile&) = delete;
-  WholeFile& operator=(const WholeFile&) = delete;
-
-  void write(std::span<const float> values) {
-    if (std::fwrite(values.data(), sizeof(float), values.size(), file_) != values.size()) fail_writing();
-  }
-
-  void finish() {
-    if (std::fclose(std::exchange(file_, nullptr)) != 0) fail_writing();
-    if (written_ != path_ && std::rename(written_.c_str(), path_.c_str()) != 0) fail_writing();
-    complete_ = true;
-  }
-
- private:
-  [[noreturn]] void fail_writing() const {
-    fail(ErrorKind::kRuntime, "cannot write '{}': {}", printable(path_), std::strerror(errno));
-  }
-
-  std::string path_, written_;
-  std::FILE* file_ = nullptr;
-  bool complete_ = false;
-};
 
 /// The ids in `text`; refuses what is no number or no id of any vocabulary, naming its position.
 std::vector<int32_t> parse_ids(const std::string& text, const std::string& path) {
@@ -108,7 +60,8 @@ void write_logits(const LogitsOptions& options) {
   Session session(*engine);
   const Feed feed{&session, ids, 0};
   evaluate(
-      *engine, {&feed, 1}, [&](size_t, uint32_t, std::span<const float> logits, int32_t) { out.write(logits); },
+      *engine, {&feed, 1},
+      [&](size_t, uint32_t, std::span<const float> logits, int32_t) { out.write(std::as_bytes(logits)); },
       signals.flag());
   signals.check();
   out.finish();

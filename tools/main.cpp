@@ -60,11 +60,16 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "lamina " LAMINA_VERSION);
   app.require_subcommand(0, 1);
   lamina::add_run(app);
+  lamina::add_chat(app);
   lamina::add_bench(app);
+  lamina::add_pull(app);
+  lamina::add_perplexity(app);
   lamina::add_inspect(app);
   lamina::add_devices(app);
   lamina::add_tokenize(app);
   lamina::add_logits(app);
+  lamina::add_verify(app);
+  lamina::add_ops(app);
   app.footer(kExamples);  // after the verbs, which would inherit it
   const int usage = static_cast<int>(lamina::ErrorKind::kUsage);
   try {

@@ -1,53 +1,42 @@
-// models.txt is part of the binary (tools/model_list.h.in), so that names work wherever the binary is.
+// A name of models.txt means the file that `lamina pull` made of it.
+// In: parsed options. Out: a path, a device, an Engine.
 #include "tools/model_options.h"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <sstream>
 
 #include "gguf/error.h"
 #include "kernels/cpu/cpu_device.h"
-#include "tools/model_list.h"
+#include "tools/listed_models.h"
 #include "tools/terminal.h"
 
 namespace lamina {
-namespace {
 
-/// Where tools/fetch_model.sh puts files: ${XDG_CACHE_HOME:-~/.cache}/lamina.
-std::filesystem::path cache_folder() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && *cache != '\0') return std::filesystem::path(cache) / "lamina";
-  const char* home = std::getenv("HOME");
-  return std::filesystem::path(home != nullptr ? home : "/") / ".cache" / "lamina";
+void add_device_option(CLI::App& verb, ModelOptions& options) {
+  verb.add_option("--device", options.device, "auto or cpu")->capture_default_str();
 }
 
-/// The `file` column of a name in models.txt; empty for an unknown name.
-std::string listed_file(const std::string& wanted) {
-  std::istringstream lines{std::string(kModelList)};
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream columns(line);
-    std::string name, file;
-    if (columns >> name >> file && name == wanted) return file;
-  }
-  return {};
+void add_threads_option(CLI::App& verb, ModelOptions& options) {
+  verb.add_option("-t,--threads", options.n_threads, "threads (default: what affinity and the cgroup allow)")
+      ->check(CLI::Range(1, 1024));
 }
 
-}  // namespace
+void add_log_options(CLI::App& verb, ModelOptions& options) {
+  verb.add_flag("-v,--verbose", options.verbose, "say more on stderr");
+  verb.add_flag("-q,--quiet", options.quiet, "only errors on stderr");
+}
 
 void add_model_options(CLI::App& verb, ModelOptions& options) {
   verb.add_option("MODEL", options.model, "a GGUF file, or the name of a fetched model")->required();
-  verb.add_option("--device", options.device, "auto or cpu")->capture_default_str();
-  verb.add_option("-t,--threads", options.n_threads, "threads (default: what affinity and the cgroup allow)")
-      ->check(CLI::Range(1, 1024));
+  add_device_option(verb, options);
+  add_threads_option(verb, options);
   verb.add_option("-b,--batch", options.n_batch, "tokens of a prompt that run together")
       ->check(CLI::Range(1, 16384))
       ->capture_default_str();
   add_metadata_options(verb, options.metadata);
-  verb.add_flag("-v,--verbose", options.verbose, "say more on stderr");
-  verb.add_flag("-q,--quiet", options.quiet, "only errors on stderr");
+  add_log_options(verb, options);
 }
 
 void add_context_option(CLI::App& verb, ModelOptions& options) {
@@ -58,12 +47,11 @@ void add_context_option(CLI::App& verb, ModelOptions& options) {
 std::string find_model(const std::string& model) {
   std::error_code ignored;
   if (std::filesystem::exists(model, ignored)) return model;
-  const std::string file = listed_file(model);
-  if (file.empty()) return model;  // the reader says why it cannot be opened
-  const std::filesystem::path path = cache_folder() / file;
+  const std::optional<ModelRow> row = find_listed(model);
+  if (!row) return model;  // the reader says why it cannot be opened
+  const std::filesystem::path path = cache_folder() / row->file;
   if (!std::filesystem::exists(path, ignored)) {
-    fail(ErrorKind::kModel, "'{}' is not fetched yet ({} is missing): tools/fetch_model.sh {}", model, path.string(),
-         model);
+    fail(ErrorKind::kModel, "'{}' is not fetched yet ({} is missing): lamina pull {}", model, path.string(), model);
   }
   return path.string();
 }

@@ -23,8 +23,11 @@ struct ModelOptions {
   bool quiet = false;
 };
 
-/// Adds MODEL, --device, -t, -b, -v, -q and those of metadata_options.h to `verb`.
+/// Adds MODEL, --device, -t, -b, -v, -q and those of metadata_options.h to `verb`; or some of them alone.
 void add_model_options(CLI::App& verb, ModelOptions& options);
+void add_device_option(CLI::App& verb, ModelOptions& options);
+void add_threads_option(CLI::App& verb, ModelOptions& options);
+void add_log_options(CLI::App& verb, ModelOptions& options);
 
 /// Adds -c.
 void add_context_option(CLI::App& verb, ModelOptions& options);

@@ -23,5 +23,5 @@ if ! { cmake -S . -B build "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DLAMINA
   exit 1
 fi
 
-model=$(tools/fetch_model.sh smollm2)
+model=$(build/lamina pull smollm2)
 exec build/lamina run "$model" -p "$1" -n 64

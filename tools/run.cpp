@@ -1,13 +1,19 @@
 // `lamina run`: continues a text. In: a prompt from -p, -f or standard input. Out: the continuation on standard output
-// and nothing else there; rates and the reason of an early end on standard error.
+// and nothing else there; rates, the reason of an early end and log-probabilities on standard error.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "engine/generate.h"
+#include "engine/logprobs.h"
+#include "engine/utf8_stream.h"
 #include "gguf/error.h"
+#include "model/chat_template.h"
+#include "tools/generation_report.h"
 #include "tools/model_options.h"
+#include "tools/sampling_options.h"
 #include "tools/signal_flag.h"
 #include "tools/terminal.h"
 #include "tools/verbs.h"
@@ -21,7 +27,13 @@ struct RunOptions {
   bool has_prompt = false;  ///< -p was given, perhaps empty
   bool escapes = false;
   bool parse_special = false;
+  bool chat = false;
+  std::string system;
+  bool has_system = false;  ///< --system was given, perhaps empty
   int64_t n_predict = -1;
+  SamplingFlags sampling;
+  std::vector<std::string> stop;
+  size_t n_logprobs = 0;
 };
 
 /// Replaces \n \r \t \\ \' \" ; other backslashes stay.
@@ -59,32 +71,56 @@ std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const std::string
   return tokens;
 }
 
-double rate(uint32_t n, double seconds) { return seconds > 0 ? n / seconds : 0; }
+/// Ids of a dialogue in which `prompt` is the first message to be answered.
+std::vector<int32_t> chat_tokens(const Engine& engine, const RunOptions& options, const std::string& prompt) {
+  std::vector<Message> messages;
+  if (options.has_system) messages.push_back({Message::Role::kSystem, options.system});
+  messages.push_back({Message::Role::kUser, prompt});
+  return engine.tokenizer().encode_parts(ChatTemplate(engine.file(), engine.tokenizer()).render(messages));
+}
 
-void report(const Generation& result, const Engine& engine, const ModelOptions& options) {
-  if (result.reason == EndReason::kContext && !options.quiet) {
-    fmt::print(stderr, "lamina: the context of {} tokens is full (raise it with -c)\n", engine.n_ctx());
-  }
-  if (options.quiet || !(options.verbose || stderr_is_terminal())) return;
-  fmt::print(stderr, "prompt {} tokens, {:.1f} tokens/s; generated {} tokens, {:.1f} tokens/s\n", result.n_prompt,
-             rate(result.n_prompt, result.prompt_seconds), result.n_generated,
-             rate(result.n_steps, result.generate_seconds));
+/// {"id": ..., "token": text, "bytes": [...], "logprob": ...}; what of the bytes is no UTF-8 is U+FFFD in the text.
+nlohmann::ordered_json logprob_json(const Tokenizer& tokenizer, const TokenLogprob& entry) {
+  const std::string piece = tokenizer.piece(entry.token, true);
+  Utf8Stream text;
+  const std::string whole = text.push(piece);
+  return {{"id", entry.token},
+          {"token", whole + text.finish()},
+          {"bytes", std::vector<uint8_t>(piece.begin(), piece.end())},
+          {"logprob", entry.logprob}};
+}
+
+/// A line for `token` on standard error: its entry, and those of the n best tokens as "top_logprobs".
+void print_logprobs(const Tokenizer& tokenizer, int32_t token, std::span<const float> logits, size_t n) {
+  const std::vector<TokenLogprob> entries = log_probabilities(logits, token, n);
+  nlohmann::ordered_json line = logprob_json(tokenizer, entries[0]);
+  line["top_logprobs"] = nlohmann::ordered_json::array();
+  for (size_t i = 1; i < entries.size(); ++i) line["top_logprobs"].push_back(logprob_json(tokenizer, entries[i]));
+  fmt::print(stderr, "{}\n", line.dump());
 }
 
 void run_prompt(const RunOptions& options) {
   const std::string prompt = read_prompt(options);
   const auto engine = load_engine(options.model, {});
-  std::vector<int32_t> tokens = prompt_tokens(engine->tokenizer(), prompt, options.parse_special);
+  std::vector<int32_t> tokens = options.chat ? chat_tokens(*engine, options, prompt)
+                                             : prompt_tokens(engine->tokenizer(), prompt, options.parse_special);
+  Sampler sampler(choose_sampling(options.sampling, engine->file(), asks_for_sampling(options.sampling)));
   const SignalFlag signals;
+  GenerateOptions how{
+      .n_predict = options.n_predict, .cancel = signals.flag(), .sampler = &sampler, .stop = options.stop};
+  if (options.n_logprobs != 0) {
+    how.on_token = [&](int32_t token, std::span<const float> logits) {
+      print_logprobs(engine->tokenizer(), token, logits, options.n_logprobs);
+    };
+  }
   Session session(*engine);
   char last = '\n';
-  const Generation result = generate(session, tokens, {.n_predict = options.n_predict, .cancel = signals.flag()},
-                                     [&last](std::string_view text) {
-                                       last = text.back();
-                                       write_stdout(text);
-                                     });
+  const Generation result = generate(session, tokens, how, [&last](std::string_view text) {
+    last = text.back();
+    write_model_text(text);
+  });
   if (last != '\n') write_stdout("\n");
-  report(result, *engine, options.model);
+  report_generation(result, *engine, options.model);
   if (result.reason == EndReason::kCancelled) signals.check();
 }
 
@@ -101,16 +137,23 @@ void add_run(CLI::App& app) {
   verb->add_option("-n,--n-predict", options->n_predict,
                    "tokens to make (default -1: until the text or the context ends)")
       ->check(CLI::Range(int64_t{-1}, int64_t{1} << 40));
-  verb->add_flag("--parse-special", options->parse_special, "control tokens written in the text count as such");
-  verb->add_option("--temp", "temperature; there is only 0 yet: the most probable token each time")
-      ->type_name("0")
-      ->check([](const std::string& value) {
-        return value == "0" || value == "0.0"
-                   ? ""
-                   : "there is only 0 yet, which takes the most probable token, not " + value;
-      });
-  verb->callback([options, prompt] {
+  CLI::Option* special =
+      verb->add_flag("--parse-special", options->parse_special, "control tokens written in the text count as such");
+  CLI::Option* chat =
+      verb->add_flag("--chat", options->chat, "the text is a message: answer it, by the model's template");
+  chat->excludes(special);
+  CLI::Option* system = verb->add_option("--system", options->system, "system message for --chat")->needs(chat);
+  add_stop_option(*verb, options->stop);
+  verb->add_option("--logprobs", options->n_logprobs, "a JSON line a token on stderr, with the N best")
+      ->check(CLI::Range(1, 1000));
+  add_sampling_options(*verb, options->sampling);
+  verb->footer(
+      "Greedy: the most probable token is taken, unless --temp, --top-k, --top-p, --min-p or --seed asks for "
+      "sampling;\nthen the others take the model's values, or these. Order: penalties, top-k, top-p, min-p, "
+      "temperature.");
+  verb->callback([options, prompt, system] {
     options->has_prompt = prompt->count() > 0;
+    options->has_system = system->count() > 0;
     run_prompt(*options);
   });
 }

@@ -25,9 +25,14 @@ void set_handler(void (*handler)(int)) {
 
 }  // namespace
 
-SignalFlag::SignalFlag() { set_handler(on_signal); }
+SignalFlag::SignalFlag() {
+  g_signal = 0;
+  g_interrupted = false;
+  set_handler(on_signal);
+}
 SignalFlag::~SignalFlag() { set_handler(SIG_DFL); }
 const std::atomic<bool>* SignalFlag::flag() const { return &g_interrupted; }
+int SignalFlag::signal() const { return g_signal; }
 
 void SignalFlag::check() const {
   if (g_interrupted) throw Interrupted{g_signal};

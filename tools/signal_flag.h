@@ -10,7 +10,8 @@ struct Interrupted {
   int signal;
 };
 
-/// While one lives, the first SIGINT or SIGTERM only sets a flag; a second ends the process at once.
+/// While one lives, the first SIGINT or SIGTERM only sets a flag, which is clear at its beginning; a second ends the
+/// process at once.
 class SignalFlag {
  public:
   SignalFlag();
@@ -19,6 +20,7 @@ class SignalFlag {
   SignalFlag& operator=(const SignalFlag&) = delete;
 
   const std::atomic<bool>* flag() const;
+  int signal() const;  ///< the signal that came, or 0
 
   /// Throws Interrupted when a signal came.
   void check() const;

@@ -2,6 +2,9 @@
 #include "kernels/cpu/cpu_device.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <span>
 
 #include "gguf/error.h"
 #include "kernels/cpu/executable.h"
@@ -19,11 +22,36 @@ cpu::Kernels kernels_of(const std::string& isa) {
   return kernels;
 }
 
+/// The most products a second that all threads make with one of `kernels`, each `width` wide.
+double products_per_second(std::span<const cpu::PeakKernel> kernels, int width, cpu::Pool& pool) {
+  using Clock = std::chrono::steady_clock;
+  constexpr uint64_t kRounds = 100000;
+  constexpr auto kTime = std::chrono::milliseconds(100);
+  alignas(64) uint32_t operands[cpu::kPeakWords * 16];
+  std::fill(std::begin(operands), std::end(operands), 0x38383838u);  // 56, or 2^-14: sums stay in range and normal
+  std::atomic<float> sink{0};
+  double best = 0;
+  for (const cpu::PeakKernel& kernel : kernels) {
+    for (const auto end = Clock::now() + kTime; Clock::now() < end;) {
+      const auto start = Clock::now();
+      pool.run([&](int) { sink = kernel.run(operands, kRounds); });
+      const std::chrono::duration<double> seconds = Clock::now() - start;
+      best = std::max(best, static_cast<double>(kRounds) * kernel.chains * width * pool.size() / seconds.count());
+    }
+  }
+  return best;
+}
+
 class CpuDevice : public Device {
  public:
   CpuDevice(const std::string& isa, int n_threads) : kernels_(kernels_of(isa)), pool_(n_threads) {}
 
   std::string name() const override { return "cpu"; }
+
+  Peaks measure_peaks() override {
+    return {cpu_read_bandwidth(pool_.size()), 2 * products_per_second(kernels_.peak_dot, 64, pool_),
+            2 * products_per_second(kernels_.peak_fma, 16, pool_)};
+  }
 
   std::unique_ptr<Executable> compile(const Program& program, const gguf::File& file, const Capacity& capacity,
                                       const Progress& progress) override {

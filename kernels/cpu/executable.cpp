@@ -126,22 +126,84 @@ CpuExecutable::BoundLinear CpuExecutable::bind(const LinearOp& op, const Capacit
   return bound;
 }
 
-void CpuExecutable::run(const Step& step) {
+void CpuExecutable::begin(const Step& step) {
   step_ = &step;
   const auto rows = static_cast<uint32_t>(step.token.size()), outputs = static_cast<uint32_t>(step.outputs.size());
   if (token_tiles_.rows.size() != rows) token_tiles_.set_identity(rows);
   if (output_tiles_.rows.size() != outputs) output_tiles_.set_identity(outputs);
   for (Counter& counter : counters_) counter.next.store(0, std::memory_order_relaxed);
+}
+
+void CpuExecutable::run(const Step& step) {
+  begin(step);
   pool_.run([this](int thread) { walk(thread); });
+  step_ = nullptr;
+}
+
+void CpuExecutable::trace(const Step& step, const AfterOp& after_op) {
+  begin(step);
+  pool_.run([this](int thread) { rotations(thread); });
+  bool go_on = true;
+  for (size_t i = 0; go_on && i < program_.ops.size(); i++) {
+    pool_.run([this, i](int thread) { run_op(i, thread); });
+    go_on = after_op(i);
+  }
   step_ = nullptr;
 }
 
 void CpuExecutable::walk(int thread) {
   rotations(thread);
   for (size_t i = 0; i < program_.ops.size(); i++) {
-    std::visit([&](const auto& op) { run_op(op, i, thread); }, program_.ops[i]);
+    run_op(i, thread);
     pool_.barrier();
   }
+}
+
+void CpuExecutable::run_op(size_t index, int thread) {
+  std::visit([&](const auto& op) { run_op(op, index, thread); }, program_.ops[index]);
+}
+
+std::vector<float> CpuExecutable::read(const Place& place) const {
+  const uint32_t width = width_of(program_, place);
+  const auto first = [&](const auto& values, uint32_t rows) {
+    return std::vector<float>(values.begin(), values.begin() + static_cast<ptrdiff_t>(rows) * width);
+  };
+  switch (place.kind) {
+    case Place::Kind::kBuffer: {
+      std::vector<float> out;
+      const Rows& rows = buffer(place.index);
+      for (uint32_t row = 0; row < n_rows(rows.set); row++) out.insert(out.end(), rows.row(row), rows.row(row) + width);
+      return out;
+    }
+    case Place::Kind::kKeys:
+    case Place::Kind::kValues: return read_kv(place);
+    case Place::Kind::kExperts: return first(chosen_, n_rows(RowSet::kTokens));
+    case Place::Kind::kExpertWeights: return first(expert_weights_, n_rows(RowSet::kTokens));
+    case Place::Kind::kArgmax: return first(argmax_, n_rows(RowSet::kOutputs));
+  }
+  return {};
+}
+
+/// The keys or values that the step's rows have in a layer's pages (AppendOp has their layout).
+std::vector<float> CpuExecutable::read_kv(const Place& place) const {
+  const KvShape& shape = program_.kv[static_cast<size_t>(place.index)];
+  const LayerKv& layer = kv_[static_cast<size_t>(place.index)];
+  std::vector<float> out;
+  for (uint32_t row = 0; row < n_rows(RowSet::kTokens); row++) {
+    const uint32_t position = step_->position[row], at = position % kPagePositions;
+    const uint32_t page = step_->pages[step_->sequence[row]][position / kPagePositions];
+    if (place.kind == Place::Kind::kKeys) {
+      const uint16_t* k = layer.k.as<uint16_t>() + page * layer.k_stride + at;
+      for (uint32_t i = 0; i < shape.n_head_kv * shape.head_dim_k; i++)
+        out.push_back(gguf::f16_to_f32(k[i * kPagePositions]));
+      continue;
+    }
+    const uint16_t* v = layer.v.as<uint16_t>() + page * layer.v_stride;
+    for (uint32_t head = 0; head < shape.n_head_kv; head++)
+      for (uint32_t i = 0; i < shape.head_dim_v; i++)
+        out.push_back(gguf::f16_to_f32(v[(head * kPagePositions + at) * shape.head_dim_v + i]));
+  }
+  return out;
 }
 
 std::span<const float> CpuExecutable::logits(uint32_t i) { return {buffer(program_.logits).row(i), program_.n_vocab}; }

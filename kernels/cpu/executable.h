@@ -23,6 +23,8 @@ class CpuExecutable : public Executable {
                 Pool& pool, const Progress& progress);
 
   void run(const Step& step) override;
+  void trace(const Step& step, const AfterOp& after_op) override;
+  std::vector<float> read(const Place& place) const override;
   std::span<const float> logits(uint32_t i) override;
   int32_t argmax(uint32_t i) override { return argmax_[i]; }
   uint64_t weight_bytes_per_token() const override { return bytes_per_token_; }
@@ -77,8 +79,11 @@ class CpuExecutable : public Executable {
   /// The part [begin, end) of n items that is this thread's.
   std::pair<uint32_t, uint32_t> share(uint32_t n, int thread) const;
 
+  void begin(const Step& step);
+
   // One op, done by all threads; walk() puts a barrier behind it.
   void walk(int thread);
+  void run_op(size_t index, int thread);
   void rotations(int thread);
   void run_op(const EmbedOp& op, size_t index, int thread);
   void run_op(const LinearOp& op, size_t index, int thread);
@@ -96,6 +101,7 @@ class CpuExecutable : public Executable {
   void choose_experts(const RouteOp& op, uint32_t row, float* p);
   void group_pairs(uint32_t n_expert);
 
+  std::vector<float> read_kv(const Place& place) const;
   uint64_t kv_bytes() const;
   uint32_t n_rows(RowSet set) const;
   const TileList& tiles(RowSet set) const;

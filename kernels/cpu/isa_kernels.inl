@@ -6,6 +6,7 @@
 // math.inl first: the others use it.
 #include "kernels/cpu/attention.inl"
 #include "kernels/cpu/matmul.inl"
+#include "kernels/cpu/peak.inl"
 #include "kernels/cpu/rows.inl"
 
 namespace lamina::cpu {
@@ -70,6 +71,10 @@ constexpr Kernels make_kernels() {
   k.add = add_row;
   k.argmax = argmax_row;
   k.sum = sum_row;
+  k.peak_dot[0] = {6, peak_dot<6>};
+  k.peak_dot[1] = {12, peak_dot<12>};
+  k.peak_fma[0] = {6, peak_fma<6>};
+  k.peak_fma[1] = {12, peak_fma<12>};
   return k;
 }
 

@@ -62,7 +62,7 @@ struct NormArgs {
   uint32_t n_weight = 0;          ///< over heads: values in weight and bias, one head's or all heads'
 };
 
-enum class Gate : uint8_t { kSilu, kGelu, kRelu };
+enum class Gate : uint8_t { kSilu, kGelu, kRelu, kReluSquared };
 
 /// Softmax attention of one query head over one KV head's pages.
 struct AttendArgs {
@@ -77,6 +77,15 @@ struct AttendArgs {
   float scale, softcap;
   float* scratch;  ///< [2 * head_dim_v rounded up to 16]
 };
+
+/// Products as fast as they go, for the roofs of `lamina ops`: `rounds` rounds of `chains` independent words. The
+/// result means nothing.
+struct PeakKernel {
+  int chains;
+  float (*run)(const uint32_t* operands, uint64_t rounds);  ///< operands [kPeakWords][16], 64-byte aligned
+};
+constexpr uint64_t kPeakWords = 64;
+constexpr int kPeakCount = 2;  ///< few chains for few registers, many for long latencies
 
 struct Kernels {
   const char* isa;
@@ -121,6 +130,9 @@ struct Kernels {
 
   /// Sum in the promised order: 16 lanes i mod 16, then the tree.
   float (*sum)(const float* x, uint32_t n);
+
+  PeakKernel peak_dot[kPeakCount];  ///< 64 products of int8 a chain and round
+  PeakKernel peak_fma[kPeakCount];  ///< 16 products of float32 a chain and round
 };
 
 extern const Kernels kScalarKernels;

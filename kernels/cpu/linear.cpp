@@ -13,6 +13,7 @@ Gate gate_of(Activation activation) {
     case Activation::kSilu: return Gate::kSilu;
     case Activation::kGelu: return Gate::kGelu;
     case Activation::kRelu: return Gate::kRelu;
+    case Activation::kReluSquared: return Gate::kReluSquared;
   }
   return Gate::kSilu;
 }

@@ -90,6 +90,16 @@ void CpuExecutable::run_op(const AppendOp& op, size_t index, int thread) {
   }
 }
 
+namespace {
+
+/// Of the scores of a query at this position.
+float scale_at(const AttendOp& op, uint32_t position) {
+  const Temperature& t = op.temperature;
+  return static_cast<float>(op.scale * (1 + t.scale * std::log(1.0 + position / t.length)));
+}
+
+}  // namespace
+
 void CpuExecutable::run_op(const AttendOp& op, size_t index, int thread) {
   const KvShape& shape = program_.kv[op.layer];
   const LayerKv& layer = kv_[op.layer];
@@ -99,7 +109,6 @@ void CpuExecutable::run_op(const AttendOp& op, size_t index, int thread) {
   args.v_page_stride = layer.v_stride;
   args.head_dim_k = shape.head_dim_k;
   args.head_dim_v = shape.head_dim_v;
-  args.scale = op.scale;
   args.softcap = op.softcap;
   args.scratch = scratch(thread);
   std::atomic<uint32_t>& next = counters_[linears_[index].counter].next;
@@ -109,6 +118,7 @@ void CpuExecutable::run_op(const AttendOp& op, size_t index, int thread) {
     args.out = buffer(op.out).row(row) + h * shape.head_dim_v;
     args.k_pages = layer.k.as<uint16_t>() + kv * shape.head_dim_k * kPagePositions;
     args.v_pages = layer.v.as<uint16_t>() + kv * shape.head_dim_v * kPagePositions;
+    args.scale = scale_at(op, step_->position[row]);
     args.page_table = step_->pages[step_->sequence[row]].data();
     args.last = step_->position[row] + 1;
     args.first = op.window != 0 && args.last > op.window ? args.last - op.window : 0;

@@ -46,7 +46,10 @@ void norm_row(const float* x, uint32_t n, const NormArgs& args, const float* res
 void gate_row(Gate act, const float* z, const float* u, uint32_t n, float* y) {
   map(n, y, [&](auto part) {
     F v = part(z);
-    v = act == Gate::kSilu ? silu(v) : act == Gate::kGelu ? gelu(v) : relu(v);
+    if (act == Gate::kSilu) v = silu(v);
+    else if (act == Gate::kGelu) v = gelu(v);
+    else v = relu(v);
+    if (act == Gate::kReluSquared) v = v * v;
     return u != nullptr ? v * part(u) : v;
   });
 }

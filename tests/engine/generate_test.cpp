@@ -5,9 +5,8 @@
 
 #include <string>
 
-#include "engine/bench.h"
 #include "engine/model_label.h"
-#include "tests/reference.h"
+#include "kernels/reference/reference_device.h"
 
 namespace lamina {
 namespace {
@@ -57,26 +56,33 @@ TEST(Generate, NeverCutsACharacter) {
   EXPECT_EQ(continue_text(engine, "m", {}).text, bad + "n");
 }
 
-TEST(Bench, NamesItsTests) {
-  EXPECT_EQ((BenchTest{.n_prompt = 512, .n_gen = 0, .n_depth = 0}).name(), "pp512");
-  EXPECT_EQ((BenchTest{.n_prompt = 0, .n_gen = 128, .n_depth = 1024}).name(), "tg128 @ d1024");
+TEST(Generate, EndsBeforeAStopText) {
+  Engine engine(kModel, make_reference_device(), {.n_ctx = 64});
+  const Said said = continue_text(engine, "a", {.stop = {"hi", "efg", "fgh"}});
+  EXPECT_EQ(said.text, "bcd");
+  EXPECT_EQ(said.how.reason, EndReason::kStop);
+  EXPECT_EQ(said.how.n_generated, 6u);  // to the g
+  EXPECT_EQ(continue_text(engine, "a", {.n_predict = 4, .stop = {"efg"}}).text, "bcde");
+  EXPECT_EQ(continue_text(engine, "a", {.stop = {"b"}}).text, "");
+  // A character of three tokens within the stop text, and one held back at the end.
+  EXPECT_EQ(continue_text(engine, "k", {.stop = {"k€k"}}).text, "€");
+  EXPECT_EQ(continue_text(engine, "k", {.n_predict = 5, .stop = {"\xEF\xBF\xBD"}}).text, "€k");
 }
 
-TEST(Bench, ReportsAverageAndSampleDeviation) {
-  const Mean mean = mean_of({1, 2, 3, 4});
-  EXPECT_DOUBLE_EQ(mean.average, 2.5);
-  EXPECT_NEAR(mean.deviation, 1.2909944, 1e-6);
-  EXPECT_EQ(mean_of({7}).deviation, 0);
-}
-
-TEST(Bench, TimesEachRepetition) {
-  Engine engine(kModel, make_reference_device(), {.n_ctx = 32, .n_batch = 8, .tokenizer = false});
-  const BenchResult prompt = run_bench(engine, {.n_prompt = 20, .n_gen = 0, .n_depth = 12}, 2, nullptr);
-  EXPECT_EQ(prompt.nanoseconds.size(), 2u);
-  EXPECT_NEAR(prompt.tokens_per_second[0], 20e9 / prompt.nanoseconds[0], 1e-3);
-  EXPECT_EQ(engine.n_steps(), 2u + 3 * 3);  // the depth once; warm-up and two repetitions
-  run_bench(engine, {.n_prompt = 0, .n_gen = 4, .n_depth = 0}, 3, nullptr);
-  EXPECT_EQ(engine.n_steps(), 11u + 1 + 3 * 4);
+TEST(Generate, TakesTokensFromTheSampler) {
+  Engine engine(kModel, make_reference_device(), {.n_ctx = 64});
+  const auto drawn = [&](uint64_t seed) {
+    Sampler sampler({.temp = 30, .top_k = 0, .top_p = 1, .min_p = 0, .seed = seed});
+    std::vector<int32_t> tokens;
+    continue_text(engine, "a",
+                  {.n_predict = 20, .sampler = &sampler, .on_token = [&](int32_t token, std::span<const float> logits) {
+                     EXPECT_EQ(logits.size(), engine.n_vocab());
+                     tokens.push_back(token);
+                   }});
+    return tokens;
+  };
+  EXPECT_EQ(drawn(1), drawn(1));
+  EXPECT_NE(drawn(1), drawn(2));
 }
 
 TEST(ModelLabel, NamesArchitectureSizeAndType) {

@@ -58,5 +58,30 @@ TEST(PageTable, ThrowsWhenThePoolIsEmptyAndGivesBackWhatItHas) {
   EXPECT_EQ(pool.n_free(), 2u);
 }
 
+TEST(PageTable, SharesPagesUntilTheLastHolderGivesThemBack) {
+  PagePool pool(6);
+  {
+    PageTable first(pool), second(pool), third(pool);
+    first.resize(200);
+    second.resize(64);
+    second.share(first, 2);
+    third.share(second, 1);
+    EXPECT_EQ(second.pages(), (std::vector<uint32_t>{first.pages()[0], first.pages()[1]}));
+    EXPECT_EQ(pool.n_free(), 2u);  // first's four; second gave its own back
+    EXPECT_TRUE(third.is_shared(63));
+    EXPECT_TRUE(first.is_shared(64));
+    EXPECT_FALSE(first.is_shared(128));
+    first.resize(0);
+    EXPECT_EQ(pool.n_free(), 4u);
+    EXPECT_TRUE(second.is_shared(0));
+    third.resize(0);
+    EXPECT_FALSE(second.is_shared(0));
+    EXPECT_EQ(pool.n_free(), 4u);
+    second.resize(300);
+    EXPECT_EQ(std::set<uint32_t>(second.pages().begin(), second.pages().end()).size(), 5u);
+  }
+  EXPECT_EQ(pool.n_free(), 6u);
+}
+
 }  // namespace
 }  // namespace lamina

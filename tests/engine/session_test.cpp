@@ -3,16 +3,18 @@
 #include "engine/session.h"
 
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "gguf/error.h"
 #include "kernels/cpu/cpu_device.h"
-#include "tests/reference.h"
+#include "kernels/reference/reference_device.h"
 
 namespace lamina {
 namespace {
@@ -173,8 +175,97 @@ TEST_P(SessionTest, StopsWhenCancelledAndGoesOnLater) {
   EXPECT_EQ(evaluated(session, tokens), expected(tokens));
 }
 
+TEST_P(SessionTest, ForksByHoldingWholePagesTogether) {
+  const auto engine = make_engine({.n_ctx = 256, .n_sequence = 2});
+  const PagePool& pool = engine->pages();
+  {
+    Session parent(*engine), child(*engine);
+    const Tokens tokens = some_tokens(140, 7);
+    evaluated(parent, tokens);
+    child.fork(parent);
+    EXPECT_EQ(child.tokens(), Tokens(tokens.begin(), tokens.begin() + 128));
+    EXPECT_EQ(pool.n_free(), 8 - 3u);
+    Tokens other = tokens;
+    other[135] = (other[135] + 1) % kVocab;
+    EXPECT_EQ(evaluated(child, other), expected(other));
+    EXPECT_EQ(child.n_reused(), 128u);
+    EXPECT_EQ(pool.n_free(), 8 - 4u);
+
+    // A cut within a page that both hold leaves the whole page to the other.
+    other.resize(101);
+    other[100] = (other[100] + 1) % kVocab;
+    EXPECT_EQ(evaluated(child, other), expected(other));
+    EXPECT_EQ(child.n_reused(), 64u);
+    EXPECT_EQ(evaluated(parent, tokens), expected(tokens));
+    EXPECT_EQ(parent.n_reused(), 139u);
+    EXPECT_EQ(pool.n_free(), 8 - 4u);
+  }
+  EXPECT_EQ(pool.n_free(), 8u);
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, SessionTest, testing::Values("reference", "cpu"),
                          [](const auto& test) { return test.param; });
+
+/// Logits of token sequences, each run alone from its start.
+class SingleRuns {
+ public:
+  const Bits& of(const Tokens& tokens) {
+    Bits& bits = known_[tokens];
+    if (bits.empty()) {
+      session_.rewind(0);
+      session_.evaluate(tokens);
+      bits = bits_of(session_.logits());
+    }
+    return bits;
+  }
+
+ private:
+  Engine engine_{kModel, make_cpu_device({.n_threads = 1, .isa = {}}), {.n_ctx = 256, .tokenizer = false}};
+  Session session_{engine_};
+  std::map<Tokens, Bits> known_;
+};
+
+RC_GTEST_PROP(Sessions, GiveTheBitsOfSingleRunsWhateverTheyShare, ()) {
+  static SingleRuns single_runs;
+  constexpr size_t kSessions = 3;
+  constexpr uint32_t kContext = 256;
+  static Engine engine(kModel, make_cpu_device({.n_threads = 1, .isa = {}}),
+                       {.n_ctx = kContext, .n_batch = 100, .n_sequence = kSessions, .tokenizer = false});
+  const PagePool& pool = engine.pages();
+  {
+    Session sessions[kSessions] = {Session(engine), Session(engine), Session(engine)};
+    Tokens tokens[kSessions];
+    const auto number_below = [](size_t limit) { return *rc::gen::resize(100, rc::gen::inRange<size_t>(0, limit)); };
+    const size_t n_steps = 1 + number_below(12);
+    for (size_t step = 0; step < n_steps; ++step) {
+      const size_t i = number_below(kSessions), other = (i + 1 + number_below(kSessions - 1)) % kSessions;
+      switch (number_below(3)) {
+        case 0:
+          sessions[i].fork(sessions[other]);
+          tokens[i] = tokens[other];
+          break;
+        case 1:
+          tokens[i].resize(number_below(tokens[i].size() + 1));
+          if (number_below(2) == 0) sessions[i].rewind(static_cast<uint32_t>(tokens[i].size()));
+          break;
+        default: break;
+      }
+      const Tokens more = some_tokens(1 + number_below(kContext / 2), static_cast<int32_t>(number_below(kVocab)));
+      tokens[i].insert(tokens[i].end(), more.begin(), more.end());
+      tokens[i].resize(std::min<size_t>(tokens[i].size(), kContext));
+
+      std::vector<Feed> feeds;
+      for (size_t k = 0; k < kSessions; ++k) {
+        if (tokens[k].empty() || (k != i && number_below(2) == 0)) continue;
+        feeds.push_back({&sessions[k], tokens[k], static_cast<uint32_t>(tokens[k].size() - 1)});
+      }
+      evaluate(engine, feeds, [&](size_t feed, uint32_t, std::span<const float> logits, int32_t) {
+        RC_ASSERT(bits_of(logits) == single_runs.of(Tokens(feeds[feed].tokens.begin(), feeds[feed].tokens.end())));
+      });
+    }
+  }
+  RC_ASSERT(pool.n_free() == pool.n_pages());
+}
 
 TEST(Engine, ChoosesItsContext) {
   const auto n_ctx = [](EngineOptions options) {

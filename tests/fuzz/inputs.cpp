@@ -117,7 +117,7 @@ void reader(std::span<const std::byte> bytes) {
     const MemoryFile memory(bytes);
     const gguf::File file = gguf::File::open(memory.path());
     unsigned sum = 0;
-    for (const auto& [key, value] : file.metadata()) {
+    for (const auto& [key, type, value] : file.metadata()) {
       LAMINA_CHECK(file.find(key) == &value);
       if (const auto* text = std::get_if<std::string_view>(&value)) {
         for (const char c : *text) sum += static_cast<unsigned char>(c);

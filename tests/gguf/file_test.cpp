@@ -40,7 +40,7 @@ TEST_F(GgufFile, ReadsEveryScalarType) {
   EXPECT_EQ(value_at<std::string_view>(file, "empty"), "");
   EXPECT_EQ(file.find("missing"), nullptr);
   EXPECT_EQ(file.metadata().size(), 15u);
-  EXPECT_EQ(file.metadata()[2].first, "u16");
+  EXPECT_EQ(file.metadata()[2].key, "u16");
 }
 
 TEST_F(GgufFile, ReadsArraysOfEveryType) {

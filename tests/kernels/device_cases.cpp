@@ -8,7 +8,7 @@
 #include <ostream>
 
 #include "kernels/cpu/cpu_device.h"
-#include "tests/reference.h"
+#include "kernels/reference/reference_device.h"
 
 namespace lamina {
 namespace {
@@ -21,6 +21,30 @@ std::string difference(const std::vector<float>& got, const std::vector<float>& 
       return fmt::format("row {} column {}: got {} ({:a}), expected {} ({:a})", i / width, i % width, got[i], got[i],
                          want[i], want[i]);
   return "";
+}
+
+/// What each op of a step leaves, as a trace sees it.
+std::vector<std::vector<float>> traced(Executable& executable, const Program& program, const Step& step) {
+  std::vector<std::vector<float>> seen;
+  executable.trace(step, [&](size_t index) {
+    for (const Place& place : places_of(program.ops[index])) seen.push_back(executable.read(place));
+    return true;
+  });
+  return seen;
+}
+
+/// Traces a step: in every place that an op writes the bits must be the reference's.
+void expect_reference_trace(Executable& tried, Executable& reference, const Program& program, const Step& step) {
+  const auto got = traced(tried, program, step), want = traced(reference, program, step);
+  ASSERT_EQ(got.size(), want.size());
+  size_t i = 0;
+  for (const Op& op : program.ops)
+    for (const Place& place : places_of(op)) {
+      ASSERT_EQ(difference(got[i], want[i], width_of(program, place)), "")
+          << to_text(program, op) << "\n"
+          << name_of(program, place) << ", " << step.token.size() << " rows";
+      ++i;
+    }
 }
 
 }  // namespace
@@ -59,6 +83,7 @@ void expect_reference_bits(const DeviceCase& device, const Program& program, con
       for (uint32_t row = 0; row < step.outputs.size(); ++row)
         ASSERT_EQ(tried[i]->argmax(row), reference->argmax(row)) << where << ", argmax of row " << row;
     }
+    expect_reference_trace(*tried.back(), *reference, program, step);
   }
 }
 

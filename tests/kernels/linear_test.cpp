@@ -205,7 +205,7 @@ TEST_P(Linear, NormalisedAndGatedInputs) {
     model.add("up", "F32", {width, width});
     model.add("w", type, {width, 17});
     model.open();
-    for (int kind = 0; kind < 10; ++kind) {
+    for (int kind = 0; kind < 12; ++kind) {
       SCOPED_TRACE(testing::Message() << type << " kind " << kind);
       Program program;
       const Buf x = add_embed(program, model.weight("embd"));
@@ -216,8 +216,8 @@ TEST_P(Linear, NormalisedAndGatedInputs) {
         op.norm = Norm{kind % 2 ? NormKind::kLayer : NormKind::kRms, 1e-5f, kind < 2 ? Vector{} : model.vector("norm"),
                        kind < 3 ? Vector{} : model.vector("bias")};
       } else {
-        op.activation = static_cast<Activation>((kind - 4) % 3);
-        if (kind >= 7) op.gate = x;
+        op.activation = static_cast<Activation>((kind - 4) % 4);
+        if (kind >= 8) op.gate = x;
       }
       expect_reference_bits(GetParam(), program, model, steps_of_all_sizes(kVocab));
       if (HasFatalFailure()) return;

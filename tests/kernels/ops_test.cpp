@@ -120,6 +120,7 @@ struct AttentionCase {
   int norm = 0;  ///< 1: q and k are normalised; 2: by weights for each head
   float softcap = 0;
   uint32_t window = 0;
+  Temperature temperature = {};
 };
 
 constexpr AttentionCase kAttentionCases[] = {
@@ -130,6 +131,8 @@ constexpr AttentionCase kAttentionCases[] = {
     {{6, 2, 31, 32}, 0, 30, 2, 0.0f, 40},
     {{3, 3, 128, 128}, 1, 128, 1, 0.0f, 1},
     {{8, 2, 80, 64}, 0, 32, 0, 2.5f, 64},
+    {{2, 1, 16, 16}, 0, 16, 0, 0.0f, 0, {0.1, 8192}},
+    {{4, 2, 16, 16}, 1, 16, 0, 3.0f, 40, {0.5, 7}},
 };
 
 TinyModel attention_model(const AttentionCase& one) {
@@ -165,8 +168,13 @@ Program attention_program(const TinyModel& model, const AttentionCase& one) {
   }
   program.ops.push_back(append);
   const Buf out = add_buffer(program, "attended", n_head * dim_v);
-  program.ops.push_back(
-      AttendOp{.q = q, .out = out, .n_head = n_head, .scale = 0.3f, .softcap = one.softcap, .window = one.window});
+  program.ops.push_back(AttendOp{.q = q,
+                                 .out = out,
+                                 .n_head = n_head,
+                                 .scale = 0.3f,
+                                 .softcap = one.softcap,
+                                 .window = one.window,
+                                 .temperature = one.temperature});
   finish(program, out);
   return program;
 }

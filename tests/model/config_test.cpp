@@ -173,6 +173,12 @@ TEST(Config, CountsAKeyOnlyWhereTheRowReadsIt) {
   EXPECT_EQ(config_with("gemma3", "attention.scale", 5).attention_scale, 0.25);
   EXPECT_EQ(config_with("gpt2", "rope.freq_base", -1).freq_base, 10000);
   EXPECT_EQ(config_with("qwen3", "attention.sliding_window", -1).window, 0U);
+  EXPECT_EQ(config_with("llama", "attention.temperature_scale", -1).temperature_scale, 0);
+  EXPECT_EQ(config_with("llama", "embedding_scale", -1).embedding_scale, 1);
+  EXPECT_EQ(config_with("llama", "residual_scale", -1).residual_scale, 1);
+  EXPECT_EQ(config_with("llama", "logit_scale", -1).logit_scale, 1);
+  EXPECT_EQ(config_with("llama", "use_parallel_residual", -1).parallel, false);
+  EXPECT_EQ(config_with("llama", "expert_shared_feed_forward_length", -1).n_ff_shared, 0U);
 }
 
 /// Which layers are windowed, as a string of w and f.
@@ -197,6 +203,92 @@ TEST(Config, ReadsWindowPatterns) {
   EXPECT_TRUE(says(refusal(file), "gemma3.attention.sliding_window_pattern is an array of 7"));
   file.remove("gemma3.attention.sliding_window");
   EXPECT_EQ(windows(config_of(file)), "ffffffff");
+}
+
+/// Which layers rotate, as a string of r and n.
+std::string rotations(const Config& config) {
+  std::string result;
+  for (const LayerConfig& layer : config.layers) result += layer.rotated ? 'r' : 'n';
+  return result;
+}
+
+TEST(Config, LeavesLayersUnrotatedWhereTheRowSays) {
+  EditedFile file("gemma3-dense.gguf");
+  file.rename("smollm3").set("smollm3.block_count", 9U);
+  EXPECT_EQ(rotations(config_of(file)), "rrrnrrrnr");
+
+  file.rename("cohere2").set("cohere2.block_count", 8U).set("cohere2.logit_scale", 1.0F);
+  file.set("cohere2.attention.layer_norm_epsilon", 1e-5F);
+  EXPECT_EQ(windows(config_of(file)), "wwwfwwwf");
+  EXPECT_EQ(rotations(config_of(file)), "rrrnrrrn");
+  file.set_array("cohere2.attention.sliding_window_pattern", {0, 1, 0, 1, 0, 0, 0, 1});
+  EXPECT_EQ(rotations(config_of(file)), "nrnrnnnr");
+
+  file.rename("granite");
+  for (const bool finetuned : {true, false}) {
+    file.set("granite.rope.scaling.finetuned", finetuned);
+    EXPECT_EQ(rotations(config_of(file)), finetuned ? "rr" : "nn");
+  }
+  file.rename("llama").set("llama.rope.scaling.finetuned", false);
+  EXPECT_EQ(rotations(config_of(file)), "rr");
+}
+
+TEST(Config, OnlyTheLargeExaone4IsWindowed) {
+  EditedFile file("gemma3-dense.gguf");
+  file.rename("exaone4");
+  EXPECT_EQ(config_of(file).window, 0U);
+  EXPECT_EQ(rotations(config_of(file)), "rr");
+  file.set("exaone4.block_count", 64U);
+  const Config large = config_of(file);
+  EXPECT_EQ(large.window, 32U);
+  EXPECT_EQ(windows(large).substr(56), "wwwfwwwf");
+  EXPECT_EQ(rotations(large).substr(56), "rrrnrrrn");
+}
+
+TEST(Config, ReadsMultipliersOrTheirPublishedValues) {
+  EditedFile file("llama-dense.gguf");
+  file.rename("minicpm").set("minicpm.block_count", 49U);
+  Config config = config_of(file);
+  EXPECT_EQ(config.embedding_scale, 12);
+  EXPECT_DOUBLE_EQ(config.residual_scale, 0.2);  // 1.4 / sqrt(49)
+  EXPECT_EQ(config.logit_scale, 4);              // 1 / (64 / 256)
+  file.set("minicpm.embedding_scale", 3.0F).set("minicpm.residual_scale", 0.5F).set("minicpm.logit_scale", 8.0F);
+  config = config_of(file);
+  EXPECT_EQ(config.embedding_scale, 3);
+  EXPECT_EQ(config.residual_scale, 0.5);
+  EXPECT_EQ(config.logit_scale, 0.125);
+
+  file.rename("command-r").set("command-r.attention.layer_norm_epsilon", 1e-5F);
+  EXPECT_TRUE(says(refusal(file), "command-r.logit_scale is missing"));
+  file.set("command-r.logit_scale", 0.5F);
+  EXPECT_EQ(config_of(file).logit_scale, 0.5);
+
+  file.rename("gemma");
+  EXPECT_EQ(config_of(file).embedding_scale, 8);  // sqrt(64)
+}
+
+TEST(Config, RefusesAbsurdTraitsOfSingleRows) {
+  const float nan = NAN, infinity = INFINITY;
+  const std::map<std::string, std::vector<float>> absurd = {{"granite.embedding_scale", {0, -1, nan, infinity}},
+                                                            {"granite.residual_scale", {0, -1, nan, infinity}},
+                                                            {"granite.logit_scale", {0, -1, nan, infinity}},
+                                                            {"mistral3.attention.temperature_scale", {-1, nan, 1e9F}}};
+  for (const auto& [key, values] : absurd) {
+    for (const float value : values) {
+      EditedFile file("llama-dense.gguf");
+      file.rename(key.substr(0, key.find('.'))).set(key, value);
+      EXPECT_TRUE(says(refusal(file), key + " is ")) << value;
+    }
+  }
+  EditedFile file("llama-dense.gguf");
+  file.rename("granite").set("granite.rope.scaling.finetuned", 1U);
+  EXPECT_TRUE(says(refusal(file), "granite.rope.scaling.finetuned is 1; it must be true or false"));
+  file.rename("granitemoe").set("granitemoe.expert_shared_feed_forward_length", 1U << 21);
+  EXPECT_TRUE(says(refusal(file), "granitemoe.expert_shared_feed_forward_length is 2097152"));
+  file.rename("gptneox").set("gptneox.attention.layer_norm_epsilon", 1e-5F).remove("llama.use_parallel_residual");
+  EXPECT_TRUE(says(refusal(file), "gptneox.use_parallel_residual is missing"));
+  file.set("gptneox.use_parallel_residual", "yes");
+  EXPECT_TRUE(says(refusal(file), "gptneox.use_parallel_residual is \"yes\"; it must be true or false"));
 }
 
 TEST(Config, Gemma2DefaultsToItsPublishedWindowAndSoftCaps) {

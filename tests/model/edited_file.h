@@ -2,12 +2,16 @@
 // edits. Out: a File with other metadata or tensors; new tensors are zeros of type F32.
 #pragma once
 #include <algorithm>
+#include <deque>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "gguf/file.h"
+#include "gguf/writer.h"
 #include "tests/gguf/file_builder.h"
 
 namespace lamina {
@@ -23,16 +27,20 @@ class EditedFile {
   /// Sets or adds a key, by the name it has after `rename`; a value of uint32_t, float, bool or const char*.
   template <class T>
   EditedFile& set(const std::string& key, T value) {
-    if constexpr (std::is_same_v<T, const char*>) return store(key, gguf::ValueType::kString, gguf::raw_string(value));
-    else if constexpr (std::is_same_v<T, bool>) return store(key, gguf::ValueType::kBool, gguf::raw(value));
-    else if constexpr (std::is_same_v<T, float>) return store(key, gguf::ValueType::kFloat32, gguf::raw(value));
-    else return store(key, gguf::ValueType::kUint32, gguf::raw(static_cast<uint32_t>(value)));
+    if constexpr (std::is_same_v<T, const char*>) {
+      return store(key, gguf::ValueType::kString, std::string_view(texts_.emplace_back(value)));
+    } else if constexpr (std::is_same_v<T, bool>) {
+      return store(key, gguf::ValueType::kBool, value);
+    } else if constexpr (std::is_same_v<T, float>) {
+      return store(key, gguf::ValueType::kFloat32, double{value});
+    } else {
+      return store(key, gguf::ValueType::kUint32, static_cast<uint64_t>(value));
+    }
   }
 
   EditedFile& set_array(const std::string& key, const std::vector<uint32_t>& values) {
-    std::string items;
-    for (uint32_t value : values) items += gguf::raw(value);
-    return store(key, gguf::ValueType::kArray, gguf::raw_array(gguf::ValueType::kUint32, values.size(), items));
+    return store(key, gguf::ValueType::kArray,
+                 gguf::Array{gguf::ValueType::kUint32, std::vector<uint64_t>(values.begin(), values.end())});
   }
 
   /// Another architecture with the same keys.
@@ -59,38 +67,41 @@ class EditedFile {
     return *this;
   }
 
+  /// Arrays of the fixture are left out: it has none that matters to a test but the window pattern, which tests set
+  /// themselves.
   gguf::File open() const {
-    gguf::FileBuilder builder;
+    gguf::Writer writer(folder_.path("edited.gguf"));
     const auto old = std::get<std::string_view>(*original_.find("general.architecture"));
     const std::string architecture = architecture_.empty() ? std::string(old) : architecture_;
-    if (!stored_.contains("general.architecture")) builder.text("general.architecture", architecture);
-    for (const auto& [key, value] : original_.metadata()) {
-      if (key == "general.architecture" || removed(key)) continue;
-      const std::string name = key.starts_with(old) ? architecture + key.substr(old.size()) : key;
-      if (!stored_.contains(name)) copy(builder, name, value);
+    if (!stored_.contains("general.architecture")) {
+      writer.add("general.architecture", gguf::ValueType::kString, architecture);
     }
-    for (const auto& [key, value] : stored_) builder.key(key, value.type, value.bytes);
+    for (const auto& [key, type, value] : original_.metadata()) {
+      if (key == "general.architecture" || type == gguf::ValueType::kArray || removed(key)) continue;
+      const std::string name = key.starts_with(old) ? architecture + key.substr(old.size()) : key;
+      if (!stored_.contains(name)) writer.add(name, type, value);
+    }
+    for (const auto& [key, entry] : stored_) writer.add(entry);
+    std::vector<const gguf::Tensor*> kept;
     for (const gguf::Tensor& tensor : original_.tensors()) {
       if (removed_tensor(tensor.name) || shapes_.contains(tensor.name)) continue;
-      builder.tensor(tensor.name, tensor.shape, static_cast<uint32_t>(tensor.type->id),
-                     std::string(reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size()));
+      kept.push_back(&tensor);
+      writer.add_tensor(tensor.name, tensor.shape, *tensor.type);
     }
+    uint64_t n_zeros = 0;
     for (const auto& [name, shape] : shapes_) {
-      uint64_t n = 1;
-      for (uint64_t dimension : shape) n *= dimension;
-      builder.tensor(name, shape, 0, std::string(n * sizeof(float), '\0'));
+      writer.add_tensor(name, shape, *gguf::find_type("F32"));
+      n_zeros += std::accumulate(shape.begin(), shape.end(), uint64_t{sizeof(float)}, std::multiplies<>());
     }
-    return gguf::File::open(folder_.write("edited.gguf", builder.build().bytes));
+    for (const gguf::Tensor* tensor : kept) writer.write(tensor->data);
+    writer.write(std::vector<std::byte>(n_zeros));
+    writer.finish();
+    return gguf::File::open(folder_.path("edited.gguf"));
   }
 
  private:
-  struct Stored {
-    gguf::ValueType type;
-    std::string bytes;
-  };
-
-  EditedFile& store(const std::string& key, gguf::ValueType type, const std::string& bytes) {
-    stored_[key] = {type, bytes};
+  EditedFile& store(const std::string& key, gguf::ValueType type, const gguf::Value& value) {
+    stored_[key] = {key, type, value};
     return *this;
   }
   bool removed(const std::string& key) const {
@@ -104,24 +115,10 @@ class EditedFile {
     return ("." + name).find("." + part) != std::string::npos;
   }
 
-  /// Arrays are left out: fixtures have none that matters to a test but the window pattern, which tests set themselves.
-  static void copy(gguf::FileBuilder& builder, const std::string& key, const gguf::Value& value) {
-    using gguf::ValueType;
-    std::visit(
-        [&](const auto& v) {
-          using T = std::decay_t<decltype(v)>;
-          if constexpr (std::is_same_v<T, uint64_t>) builder.key(key, ValueType::kUint64, gguf::raw(v));
-          else if constexpr (std::is_same_v<T, int64_t>) builder.key(key, ValueType::kInt64, gguf::raw(v));
-          else if constexpr (std::is_same_v<T, double>) builder.key(key, ValueType::kFloat64, gguf::raw(v));
-          else if constexpr (std::is_same_v<T, bool>) builder.key(key, ValueType::kBool, gguf::raw(v));
-          else if constexpr (std::is_same_v<T, std::string_view>) builder.text(key, v);
-        },
-        value);
-  }
-
   gguf::File original_;
   gguf::TempFolder folder_;
-  std::map<std::string, Stored> stored_;
+  std::map<std::string, gguf::KeyValue> stored_;
+  std::deque<std::string> texts_;  // that values of stored_ point at
   std::map<std::string, std::vector<uint64_t>> shapes_;
   std::vector<std::string> removed_, removed_tensors_;
   std::string architecture_;

@@ -2,11 +2,12 @@
 // that llama.cpp computed in float32. In: tests/data/archs. Out: the normalised mean square error stays below 1e-5.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "model/builder.h"
 #include "tests/model/edited_file.h"
-#include "tests/reference.h"
+#include "kernels/reference/reference_device.h"
 #include "tests/tiny_model.h"
 
 namespace lamina {
@@ -15,7 +16,7 @@ namespace {
 class Logits : public testing::TestWithParam<const char*> {};
 
 TEST_P(Logits, AgreeWithTheGoldenOnes) {
-  const std::string base = fixture(std::string(GetParam()) + "-dense");
+  const std::string base = fixture(GetParam());
   const gguf::File file = gguf::File::open(base + ".gguf");
   const Config config = read_config(file);
   const Program program = build_program(file, config, {.n_ctx = default_n_ctx(config)});
@@ -44,8 +45,15 @@ TEST_P(Logits, AgreeWithTheGoldenOnes) {
   EXPECT_LE(error / power, 1e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Dense, Logits, testing::Values("llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "gpt2"),
-                         [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Models, Logits,
+                         testing::Values("llama-dense", "qwen2-dense", "qwen3-dense", "gemma2-dense", "gemma3-dense",
+                                         "phi3-dense", "gpt2-dense", "olmo2-dense", "cohere2-logit-scale",
+                                         "granite-scales"),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace lamina

@@ -3,6 +3,7 @@
 // it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -39,6 +40,16 @@ EditedFile& add_experts(EditedFile& file, const std::string& architecture) {
   return file;
 }
 
+/// Puts a shared expert beside them.
+EditedFile& add_shared_expert(EditedFile& file, const std::string& architecture) {
+  file.set(architecture + ".expert_shared_feed_forward_length", 48U);
+  for (const std::string layer : {"blk.0.", "blk.1."}) {
+    file.tensor(layer + "ffn_gate_shexp.weight", {64, 48}).tensor(layer + "ffn_up_shexp.weight", {64, 48});
+    file.tensor(layer + "ffn_down_shexp.weight", {48, 64});
+  }
+  return file;
+}
+
 class GoldenProgram : public testing::TestWithParam<const char*> {};
 
 TEST_P(GoldenProgram, IsUnchanged) {
@@ -57,6 +68,78 @@ TEST(GoldenMixture, LlamaIsUnchanged) {
 TEST(GoldenMixture, Qwen3IsUnchanged) {
   EditedFile file("qwen3-dense.gguf");
   expect_golden("qwen3moe", add_experts(file, "qwen3moe").open());
+}
+
+TEST(GoldenMixture, GraniteMoeIsUnchanged) {
+  EditedFile file("llama-dense.gguf");
+  add_shared_expert(add_experts(file, "granitemoe"), "granitemoe").set("granitemoe.residual_scale", 0.25F);
+  expect_golden("granitemoe", file.open());
+}
+
+/// A model of another architecture, made from a fixture that has most of its tensors.
+struct Derived {
+  const char* architecture;
+  const char* fixture;
+  std::vector<const char*> removed;                                  ///< parts of tensor names
+  std::vector<std::pair<const char*, std::vector<uint64_t>>> added;  ///< to each layer
+  std::vector<std::pair<const char*, float>> keys;
+};
+
+const Derived kDerived[] = {
+    {"mistral3", "llama", {}, {}, {{"attention.temperature_scale", 0.5F}}},
+    {"smollm3", "llama", {}, {}, {}},
+    {"gemma", "gemma2", {"post_attention_norm", "post_ffw_norm"}, {}, {}},
+    {"glm4", "gemma2", {"ffn_gate"}, {{"ffn_up.weight", {64, 192}}}, {}},
+    {"olmo2", "gemma3", {"attn_norm", "ffn_norm"}, {{"attn_q_norm.weight", {64}}, {"attn_k_norm.weight", {32}}}, {}},
+    {"exaone4", "gemma3", {"attn_norm", "ffn_norm"}, {}, {}},
+    {"granite",
+     "llama",
+     {},
+     {},
+     {{"embedding_scale", 3}, {"residual_scale", 0.25F}, {"attention.scale", 0.125F}, {"logit_scale", 4}}},
+    {"minicpm", "llama", {}, {}, {}},
+    {"command-r",
+     "llama",
+     {"ffn_norm"},
+     {{"attn_q_norm.weight", {16, 4}}, {"attn_k_norm.weight", {16, 2}}},
+     {{"attention.layer_norm_epsilon", 1e-5F}, {"logit_scale", 0.25F}}},
+    {"cohere2",
+     "gemma3",
+     {"ffn_norm", "attn_q_norm", "attn_k_norm", "post_attention_norm", "post_ffw_norm"},
+     {},
+     {{"attention.layer_norm_epsilon", 1e-5F}, {"logit_scale", 0.25F}}},
+    {"stablelm", "llama", {"ffn_norm"}, {{"attn_norm.bias", {64}}}, {{"attention.layer_norm_epsilon", 1e-5F}}},
+    {"phi2", "gpt2", {"ffn_norm", "position_embd"}, {}, {}},
+    {"gptneox", "gpt2", {"position_embd"}, {}, {}},
+    {"starcoder2", "gpt2", {"position_embd"}, {}, {}},
+    {"nemotron", "gpt2", {"position_embd"}, {}, {}},
+};
+
+gguf::File derive(const Derived& derived) {
+  EditedFile file(std::string(derived.fixture) + "-dense.gguf");
+  file.rename(derived.architecture);
+  for (const char* part : derived.removed) file.remove_tensors(part);
+  for (const auto& [name, shape] : derived.added) {
+    file.tensor(std::string("blk.0.") + name, shape).tensor(std::string("blk.1.") + name, shape);
+  }
+  for (const auto& [key, value] : derived.keys) file.set(fmt::format("{}.{}", derived.architecture, key), value);
+  return file.open();
+}
+
+class DerivedProgram : public testing::TestWithParam<Derived> {};
+
+TEST_P(DerivedProgram, IsUnchanged) { expect_golden(GetParam().architecture, derive(GetParam())); }
+
+INSTANTIATE_TEST_SUITE_P(Dense, DerivedProgram, testing::ValuesIn(kDerived), [](const auto& test) {
+  std::string name = test.param.architecture;
+  std::erase(name, '-');
+  return name;
+});
+
+TEST(GoldenPrograms, CoverEveryArchitecture) {
+  for (const Architecture& row : architectures()) {
+    EXPECT_TRUE(std::ifstream(fmt::format("{}/tests/golden/{}.program", LAMINA_SOURCE_DIR, row.name))) << row.name;
+  }
 }
 
 /// The program's text, one string an op.
@@ -89,6 +172,36 @@ TEST(Builder, SplitsFusedQkvOfAnyArchitecture) {
   file.tensor("blk.0.attn_qkv.weight", {64, 128}).tensor("blk.0.attn_qkv.bias", {128});
   EXPECT_TRUE(
       has_line(lines_of(file), "k = blk.0.attn_qkv.weight F32 [64, 32] from row 64 + blk.0.attn_qkv.bias[64..]"));
+}
+
+TEST(Builder, ReadsTheSameXForAttentionAndFeedForwardWhereTheyAreParallel) {
+  EditedFile file("gpt2-dense.gguf");
+  file.rename("gptneox");
+  for (const bool parallel : {true, false}) {
+    file.set("gptneox.use_parallel_residual", parallel);
+    const std::vector<std::string> lines = lines_of(file);
+    const auto at = [&](const std::string& part) {
+      return std::ranges::find_if(lines, [&](const auto& l) { return l.find(part) != std::string::npos; });
+    };
+    EXPECT_EQ(at("up = blk.0.ffn_up") < at("x = blk.0.attn_output"), parallel);
+  }
+}
+
+TEST(Builder, SharesTheNormOfAttentionWithAFeedForwardThatHasNone) {
+  EditedFile file("llama-dense.gguf");
+  file.rename("stablelm").set("stablelm.attention.layer_norm_epsilon", 1e-5F).remove_tensors("blk.1.ffn_norm");
+  const std::vector<std::string> lines = lines_of(file);
+  EXPECT_TRUE(has_line(lines, "layer(x, 1e-05) * blk.0.ffn_norm.weight: gate = blk.0.ffn_gate"));
+  EXPECT_TRUE(has_line(lines, "+ blk.1.attn_v.bias; gate = blk.1.ffn_gate"));
+}
+
+TEST(Builder, NormalisesHeadsOfOptionalNormsOnlyWhereTheFileHasThem) {
+  EditedFile file("llama-dense.gguf");
+  file.rename("stablelm").set("stablelm.attention.layer_norm_epsilon", 1e-5F);
+  file.tensor("blk.1.attn_q_norm.weight", {16, 4}).tensor("blk.1.attn_k_norm.weight", {16});
+  const std::vector<std::string> lines = lines_of(file);
+  EXPECT_TRUE(has_line(lines, "append  layer 0, 4 heads, rope 0"));
+  EXPECT_TRUE(has_line(lines, "append  layer 1, 4 heads, q = layer(q, 1e-05) * blk.1.attn_q_norm.weight, k = layer"));
 }
 
 TEST(Builder, TiesTheHeadOnlyWhenOutputIsAbsent) {
@@ -156,6 +269,17 @@ TEST(Builder, NamesATensorOfAnotherShape) {
     file.tensor(name, shape);
     EXPECT_NE(refusal(file).find("tensor " + name + " "), std::string::npos) << refusal(file);
   }
+}
+
+TEST(Builder, NamesNormsOfHeadsThatFitNeitherOneHeadNorAll) {
+  for (const std::vector<uint64_t>& shape : {std::vector<uint64_t>{64}, {16, 3}, {17}}) {
+    EditedFile file("qwen3-dense.gguf");
+    file.tensor("blk.0.attn_q_norm.weight", shape);
+    EXPECT_NE(refusal(file).find("tensor blk.0.attn_q_norm.weight holds "), std::string::npos) << refusal(file);
+  }
+  EditedFile file("qwen3-dense.gguf");
+  file.rename("olmo2").remove_tensors("blk.0.attn_q_norm");
+  EXPECT_NE(refusal(file).find("tensor blk.0.attn_q_norm.weight is missing"), std::string::npos) << refusal(file);
 }
 
 TEST(Builder, RefusesExpertsInTensorsOfTheirOwn) {

@@ -101,6 +101,7 @@ TEST(Rope, YarnMagnitudeTakesTheFilesFactors) {
 TEST(Rope, WindowedLayersOfGemma3UseTheirOwnBaseUnscaled) {
   Config config = config_of(16, 1000000);
   config.architecture = find_architecture("gemma3");
+  config.rope_pairs = RopePairs::kHalves;
   config.freq_base_window = 10000;
   config.rope_factor = 8;
   const Rope global = make_rope(config, {}), local = make_window_rope(config, {});
@@ -109,6 +110,64 @@ TEST(Rope, WindowedLayersOfGemma3UseTheirOwnBaseUnscaled) {
     expect_near(local.inv_freq[i], std::pow(1e4, -i / 8.0));
   }
   EXPECT_EQ(local.pairs, RopePairs::kHalves);
+}
+
+TEST(Rope, WindowedLayersOfOlmo2KeepTheirPlainRopeUnderYarn) {
+  Config config = config_of(16, 500000);
+  config.architecture = find_architecture("olmo2");
+  config.freq_base_window = 500000;
+  config.yarn = true;
+  config.rope_factor = 8;
+  const Rope local = make_window_rope(config, {});
+  for (int i = 0; i < 8; ++i) expect_near(local.inv_freq[i], std::pow(5e5, -i / 8.0));
+  EXPECT_EQ(local.magnitude, 1);
+  expect_near(make_rope(config, {}).magnitude, 0.1 * std::log(8.0) + 1);
+}
+
+TEST(Rope, WindowedLayersOfCohere2AreScaledWithTheirOwnBase) {
+  Config config = config_of(16, 500000);
+  config.architecture = find_architecture("cohere2");
+  config.freq_base_window = 50000;
+  config.rope_factor = 4;
+  const Rope local = make_window_rope(config, {});
+  for (int i = 0; i < 8; ++i) expect_near(local.inv_freq[i], std::pow(5e4, -i / 8.0) / 4);
+}
+
+/// Only n_rot of a head's dimensions turn, and their number sets the speeds: not the head's size.
+TEST(Rope, PartialRotationSpacesItsFrequenciesOverTheRotatedDimensions) {
+  EditedFile file("gpt2-dense.gguf");
+  file.rename("phi2").set("phi2.rope.dimension_count", 4U).set("phi2.rope.freq_base", 10000.0F);
+  const Rope rope = make_rope(read_config(file.open()), {});
+  ASSERT_EQ(rope.n_rot(), 4U);
+  expect_near(rope.inv_freq[0], 1);
+  expect_near(rope.inv_freq[1], 0.01);
+  EXPECT_EQ(rope.pairs, RopePairs::kHalves);
+}
+
+TEST(Rope, SectionsPairHalvesOnlyInGlm4) {
+  for (const std::string architecture : {"glm4", "llama"}) {
+    EditedFile file("llama-dense.gguf");
+    file.rename(architecture);
+    EXPECT_EQ(make_rope(read_config(file.open()), {}).pairs, RopePairs::kAdjacent);
+    file.set_array(architecture + ".rope.dimension_sections", {4, 4, 4, 4});
+    EXPECT_EQ(make_rope(read_config(file.open()), {}).pairs,
+              architecture == "glm4" ? RopePairs::kHalves : RopePairs::kAdjacent);
+  }
+}
+
+TEST(Rope, YarnTakesItsKeys) {
+  EditedFile file("llama-dense.gguf");
+  file.rename("mistral3").set("mistral3.rope.scaling.type", "yarn").set("mistral3.rope.scaling.factor", 16.0F);
+  file.set("mistral3.rope.scaling.original_context_length", 64U).set("mistral3.rope.scaling.yarn_ext_factor", 0.5F);
+  file.set("mistral3.rope.scaling.yarn_beta_fast", 4.0F).set("mistral3.rope.scaling.yarn_beta_slow", 0.5F);
+  file.set("mistral3.rope.scaling.yarn_attn_factor", 2.0F).set("mistral3.rope.scaling.yarn_log_multiplier", 1.0F);
+  const Rope rope = make_rope(read_config(file.open()), {});
+  expect_near(rope.magnitude, 2);  // 2 * (0.1 ln 16 + 1) / (0.1 ln 16 + 1)
+  // Turns of pair i within 64 positions: 10.2 * 10^(-i / 2). At least 4: pair 0. At most 0.5: pair 3.
+  for (int i = 0; i < 8; ++i) {
+    const double kept = 0.5 * (1 - std::fmin(i / 3.0, 1)), frequency = std::pow(1e4, -i / 8.0);
+    expect_near(rope.inv_freq[i], frequency * kept + frequency / 16 * (1 - kept));
+  }
 }
 
 TEST(Rope, LongropeChoosesItsFactorsByTheContextSize) {

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -62,11 +64,15 @@ std::string read_file(const std::string& path) {
 }
 
 TEST(Cli, ShowsHelpOnStdout) {
-  for (const Words& words : {Words{}, Words{"--help"}, Words{"run", "--help"}}) {
-    const ProcessResult result = lamina(words);
+  const struct {
+    Words words;
+    int most_lines;
+  } cases[] = {{{}, 40}, {{"--help"}, 40}, {{"run", "--help"}, 60}};
+  for (const auto& row : cases) {
+    const ProcessResult result = lamina(row.words);
     EXPECT_EQ(result.exit_code, 0);
     EXPECT_NE(result.out.find("Usage: lamina"), std::string::npos);
-    EXPECT_LE(std::count(result.out.begin(), result.out.end(), '\n'), 40);
+    EXPECT_LE(std::count(result.out.begin(), result.out.end(), '\n'), row.most_lines);
     EXPECT_EQ(result.err, "");
   }
   EXPECT_TRUE(lamina({"--version"}).out.starts_with("lamina "));
@@ -85,8 +91,20 @@ TEST(Cli, NamesTheMistakeInOneLine) {
       {{"run"}, 2, "MODEL"},
       {{"run", kModel}, 2, "-p"},
       {{"run", kModel, "-p", "a", "-f", text}, 2, "-p"},
-      {{"run", kModel, "-p", "a", "--top-k", "40"}, 2, "'--top-k'"},
-      {{"run", kModel, "-p", "a", "--temp", "0.8"}, 2, "--temp"},
+      {{"run", kModel, "-p", "a", "--top-z", "40"}, 2, "'--top-z'"},
+      {{"run", kModel, "-p", "a", "--temp", "nan"}, 2, "--temp: 'nan'"},
+      {{"run", kModel, "-p", "a", "--temp", "-1"}, 2, "--temp: '-1'"},
+      {{"run", kModel, "-p", "a", "--top-k", "1.5"}, 2, "--top-k = 1.5"},
+      {{"run", kModel, "-p", "a", "--top-p", "1.1"}, 2, "--top-p: '1.1'"},
+      {{"run", kModel, "-p", "a", "--min-p", "x"}, 2, "--min-p: 'x'"},
+      {{"run", kModel, "-p", "a", "--repeat-penalty", "0"}, 2, "--repeat-penalty: '0'"},
+      {{"run", kModel, "-p", "a", "--repeat-last-n", "-2"}, 2, "--repeat-last-n: '-2'"},
+      {{"run", kModel, "-p", "a", "--presence-penalty", "1e9"}, 2, "--presence-penalty: '1e9'"},
+      {{"run", kModel, "-p", "a", "--frequency-penalty", "inf"}, 2, "--frequency-penalty: 'inf'"},
+      {{"run", kModel, "-p", "a", "--seed", "99999999999999999999"}, 2, "--seed: '99999999999999999999'"},
+      {{"run", kModel, "-p", "a", "--stop", ""}, 2, "--stop"},
+      {{"run", kModel, "-p", "a", "--stop", "a\xFF"}, 2, "--stop"},
+      {{"run", kModel, "-p", "a", "--logprobs", "0"}, 2, "--logprobs"},
       {{"run", kModel, "-p", "a", "-n", "many"}, 2, "many"},
       {{"run", kModel, "-p", "a", "-t", "0"}, 2, "--threads"},
       {{"run", kModel, "-p", "a", "--device", "abacus"}, 2, "'abacus'"},
@@ -116,7 +134,7 @@ TEST(Cli, FindsFetchedModelsByName) {
   const ProcessOptions options{.environment = {"XDG_CACHE_HOME=" + cache.file("")}};
   const ProcessResult missing = lamina({"run", "smollm2", "-p", "a"}, options);
   EXPECT_EQ(missing.exit_code, 3);
-  EXPECT_NE(missing.err.find("fetch_model.sh smollm2"), std::string::npos) << missing.err;
+  EXPECT_NE(missing.err.find("lamina pull smollm2"), std::string::npos) << missing.err;
   fs::create_directory(cache.file("lamina"));
   fs::copy_file(kModel, cache.file("lamina/SmolLM2-135M-Instruct.Q4_1.gguf"));
   EXPECT_EQ(lamina({"run", "smollm2", "-p", "a"}, options).out, "bcdefghij\n");
@@ -153,6 +171,56 @@ TEST(Run, EndsWhereItIsTold) {
   EXPECT_EQ(full.out, "yzxyzxy\n");
   EXPECT_TRUE(is_one_message(full.err)) << full.err;
   EXPECT_NE(full.err.find("context"), std::string::npos);
+}
+
+TEST(Run, EndsBeforeAStopText) {
+  EXPECT_EQ(lamina({"run", kModel, "--stop", "efg", "-p", "a", "--stop", "ij"}).out, "bcd\n");
+}
+
+TEST(Run, SamplesWhenAskedTheSameOnEveryInstructionSet) {
+  const Words flags = {"--temp", "30", "--top-k", "0", "--top-p", "1", "--min-p", "0", "-n", "30"};
+  const auto said = [&](const Words& more, const Words& environment = {}) {
+    Words words = {"run", kModel, "-p", "a"};
+    words.insert(words.end(), more.begin(), more.end());
+    words.insert(words.end(), flags.begin(), flags.end());
+    return lamina(words, {.environment = environment}).out;
+  };
+  const std::string want = said({"-s", "7"});
+  EXPECT_EQ(said({"-s", "7"}), want);
+  EXPECT_EQ(said({"-s", "7"}, {"LAMINA_ISA=scalar"}), want);
+  EXPECT_EQ(said({"-s", "7", "-t", "1", "-b", "1"}), want);
+  EXPECT_NE(said({"-s", "8"}), want);
+  EXPECT_NE(said({}), said({}));  // a random seed each time
+}
+
+TEST(Run, StaysGreedyWithPenaltiesOrTemperatureZero) {
+  EXPECT_EQ(lamina({"run", kModel, "-p", "a", "--temp", "0", "--top-k", "5", "-s", "1"}).out, "bcdefghij\n");
+  // The chain x y z x ... is left when its tokens have become less likely than others.
+  const Words greedy = {"run", kModel, "-p", "x", "-n", "12"};
+  Words penalised = greedy;
+  penalised.insert(penalised.end(), {"--frequency-penalty", "40"});
+  EXPECT_EQ(lamina(greedy).out, "yzxyzxyzxyzx\n");
+  const std::string out = lamina(penalised).out;
+  EXPECT_EQ(lamina(penalised).out, out);
+  EXPECT_NE(out, "yzxyzxyzxyzx\n");
+}
+
+TEST(Run, GivesLogProbabilitiesOnStderr) {
+  const ProcessResult result = lamina({"run", kModel, "-p", "a", "-n", "3", "--logprobs", "1000"});
+  EXPECT_EQ(result.out, "bcd\n");
+  std::istringstream lines(result.err);
+  std::string text;
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line);
+    text += json["token"];
+    EXPECT_EQ(json["bytes"].size(), 1u);
+    EXPECT_EQ(json["top_logprobs"].size(), kVocab);
+    EXPECT_EQ(json["top_logprobs"][0]["id"], json["id"]);
+    double sum = 0;
+    for (const auto& entry : json["top_logprobs"]) sum += std::exp(entry["logprob"].get<double>());
+    EXPECT_NEAR(sum, 1, 1e-9);
+  }
+  EXPECT_EQ(text, "bcd");
 }
 
 TEST(Run, WarnsOfAContextBeyondTheModels) {
@@ -356,6 +424,18 @@ TEST(Devices, ReportsTheInstructionSet) {
   EXPECT_GE(devices.at(0).at("threads"), 1);
   EXPECT_GT(devices.at(0).at("memory_available"), 0);
   EXPECT_EQ(lamina({"devices"}, {.environment = {"LAMINA_ISA=fast"}}).exit_code, 2);
+}
+
+TEST(Verify, SaysThatAllOpsAgree) {
+  for (const std::string isa : {"scalar", "avx2", "avx512"}) {
+    const ProcessResult result = lamina({"verify", kModel}, {.environment = {"LAMINA_ISA=" + isa}});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_TRUE(result.out.starts_with("all ")) << result.out;
+    EXPECT_NE(result.out.find("for 14 tokens"), std::string::npos) << result.out;
+  }
+  const ProcessResult text = lamina({"verify", kModel, "-p", "xyz"});
+  EXPECT_NE(text.out.find("for 4 tokens"), std::string::npos) << text.out;  // with bos
+  EXPECT_EQ(lamina({"verify", kModel, "-p", "xyz", "-c", "2"}).exit_code, 2);
 }
 
 TEST(Bench, PrintsLlamaBenchsTableAndJson) {
