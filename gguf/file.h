@@ -79,10 +79,10 @@ class File {
   const std::string& path() const;
   size_t n_parts() const;
   uint32_t version() const;
-  uint64_t size_bytes() const;                        ///< all parts together
-  const std::vector<std::string>& warnings() const;   ///< oddities that harm nothing, one sentence each
-  const std::vector<KeyValue>& metadata() const;      ///< in file order
-  const Value* find(std::string_view key) const;      ///< nullptr when missing
+  uint64_t size_bytes() const;                       ///< all parts together
+  const std::vector<std::string>& warnings() const;  ///< oddities that harm nothing, one sentence each
+  const std::vector<KeyValue>& metadata() const;     ///< in file order
+  const Value* find(std::string_view key) const;     ///< nullptr when missing
 
   /// Sets or adds a key, as if the file said so; text is copied.
   void set(std::string_view key, Value value);

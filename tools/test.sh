@@ -29,8 +29,8 @@ fuzz() { # SECONDS
     corpus=build-fuzz/corpus-$target
     mkdir -p "$corpus"
     echo "test: fuzzing $target for $1 seconds"
-    build-fuzz/fuzz_$target -max_total_time="$1" -timeout=10 -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 \
-      -verbosity=0 -artifact_prefix="build-fuzz/$target-" "$corpus" "tests/data/fuzz/$target"
+    build-fuzz/fuzz_$target -max_total_time="$1" -timeout=10 -rss_limit_mb=2048 -max_len=65536 -verbosity=0 \
+      -print_funcs=0 -print_final_stats=1 -artifact_prefix="build-fuzz/$target-" "$corpus" "tests/data/fuzz/$target"
   done
 }
 

@@ -69,6 +69,9 @@ void expect_refusal(const std::vector<std::string>& arguments, const std::string
 }
 
 TEST(MemoryNeeded, IsRefusedBeforeItIsTouched) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the thread sanitizer leaves too little address space";
+#endif
   const gguf::TempFolder folder;
   TextModel model;  // 2048 keys and values a position and layer: 16 KiB a position
   model.u32("llama.attention.head_count", 8).u32("llama.attention.head_count_kv", 8);
@@ -83,7 +86,8 @@ TEST(MemoryNeeded, IsRefusedBeforeItIsTouched) {
   const std::string path = folder.write("long.gguf", model.build().bytes);
   expect_refusal({"run", path, "-p", "a", "-c", "100000000"}, "of keys and values");
   expect_refusal({"run", path, "-p", "a", "-c", "1073741824"}, "of keys and values");
-  expect_refusal({"logits", path, "--tokens", "/dev/fd/0", "--out", "/dev/null", "-c", "100000000"}, "");
+  const std::string tokens = folder.write("tokens", "1 2");
+  expect_refusal({"logits", path, "--tokens", tokens, "--out", "/dev/null", "-c", "100000000"}, "of keys and values");
 }
 
 TEST(MemoryNeeded, CountsBuffers) {
