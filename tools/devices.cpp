@@ -17,9 +17,7 @@
 #include "tools/verbs.h"
 
 namespace lamina {
-namespace {
-
-}
+namespace {}
 
 void print_devices(bool json) {
   const Cpu cpu = read_cpu();
