@@ -131,7 +131,7 @@ struct Labeller {
     uint32_t n_rows = 0;
     std::set<std::string> types;
     for (const Product& product : op.products) {
-      const std::string name = " " + short_name(*product.weight.tensor);
+      const std::string name = fmt::format(" {}", short_name(*product.weight.tensor));
       if (!label.name.ends_with(name)) label.name += name;  // parts of a fused tensor share it
       n_rows += product.weight.n_rows;
       types.insert(product.weight.tensor->type->name);
