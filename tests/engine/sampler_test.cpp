@@ -13,7 +13,7 @@
 
 #include "gguf/error.h"
 #include "tests/gguf/file_builder.h"
-#include "tests/reference.h"
+#include "kernels/reference/reference_device.h"
 
 namespace lamina {
 namespace {
