@@ -7,6 +7,8 @@
 #include <cmath>
 #include <vector>
 
+#include "tools/svg.h"
+
 namespace lamina {
 namespace {
 
@@ -20,18 +22,6 @@ constexpr const char* kStyle =
     "sans-serif;fill:#222}.title{font-size:15px;font-weight:bold}.tick{font-size:11px;fill:#666;text-anchor:middle}"
     ".label{text-anchor:end}.bar{fill:#4477aa}.grid{stroke:#ddd}.range{stroke:#222;stroke-width:1.5}</style>\n";
 
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&') out += "&amp;";
-    else if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (static_cast<unsigned char>(c) < ' ') out += '?';
-    else out += c;
-  }
-  return out;
-}
-
 /// A step of 1, 2 or 5 times a power of ten that divides 0 .. most into at most five parts.
 double tick_step(double most) {
   const double power = std::pow(10, std::floor(std::log10(most / 5)));
@@ -41,15 +31,6 @@ double tick_step(double most) {
   return 10 * power;
 }
 
-std::string line(const char* kind, double x1, double y1, double x2, double y2) {
-  return fmt::format("<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n", kind, x1, y1, x2,
-                     y2);
-}
-
-std::string text(const char* kind, double x, double y, const std::string& words) {
-  return fmt::format("<text class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", kind, x, y, escaped(words));
-}
-
 /// A title, the rows' bars on a common scale from 0, and the scale. Moves `y` below itself.
 std::string panel(const std::string& title, const std::vector<const BenchRow*>& rows, double& y) {
   double most = 0;
@@ -57,22 +38,22 @@ std::string panel(const std::string& title, const std::vector<const BenchRow*>& 
   const double left = kMargin + kLabels, scale = kBars / most, step = tick_step(most);
   const double top = y + kTitle, bottom = top + kRow * static_cast<double>(rows.size());
 
-  std::string out = text("title", kMargin, y + 28, title);
+  std::string out = svg::text("title", kMargin, y + 28, title);
   for (double tick = 0; tick <= most; tick += step) {
     const double x = left + tick * scale;
-    out += line("grid", x, top, x, bottom) + text("tick", x, bottom + 16, fmt::format("{:g}", tick));
+    out += svg::line("grid", x, top, x, bottom) + svg::text("tick", x, bottom + 16, fmt::format("{:g}", tick));
   }
   double middle = top + kRow / 2.0;
   for (const BenchRow* row : rows) {
     const Summary& rate = row->rate;
     const BenchModel& model = row->model;
-    out += text("label", left - 8, middle + 4,
-                fmt::format("{}, {}, {} threads, batch {}", model.label, row->result.test.name(), model.n_threads,
-                            model.n_batch));
+    out += svg::text("label", left - 8, middle + 4,
+                     fmt::format("{}, {}, {} threads, batch {}", model.label, row->result.test.name(), model.n_threads,
+                                 model.n_batch));
     out += fmt::format("<rect class=\"bar\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\"/>\n", left,
                        middle - kBar / 2.0, rate.average * scale, kBar);
-    out += line("range", left + rate.least * scale, middle, left + rate.most * scale, middle);
-    out += text("value", left + rate.most * scale + 8, middle + 4, fmt::format("{:.1f}", rate.average));
+    out += svg::line("range", left + rate.least * scale, middle, left + rate.most * scale, middle);
+    out += svg::text("value", left + rate.most * scale + 8, middle + 4, fmt::format("{:.1f}", rate.average));
     middle += kRow;
   }
   y = bottom + kAxis;

@@ -22,7 +22,7 @@ using Words = std::vector<std::string>;
 
 const std::string kModel = LAMINA_SOURCE_DIR "/tests/data/engine/chains.gguf";
 
-/// The verb on a text of 300 letters, which are 301 tokens with BOS.
+/// The verb on a text of 300 letters that the model does not foresee; they are 301 tokens with BOS.
 class PerplexityVerb : public testing::Test {
  protected:
   PerplexityVerb() {
@@ -41,6 +41,16 @@ class PerplexityVerb : public testing::Test {
     const ProcessResult result = perplexity(words);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return nlohmann::json::parse(result.out);
+  }
+
+  /// Writes a base for -c 64 of a text that the model foresees: what it does not lies below the layout's cut at e^-16.
+  std::string write_base() {
+    std::string text;
+    for (size_t i = 0; i < 300; ++i) text += "xyz"[i % 3];
+    text_ = folder_.write("t.txt", text);
+    const std::string base = folder_.path("base");
+    EXPECT_EQ(perplexity({"-c", "64", "--kl-base", base}).exit_code, 0);
+    return base;
   }
 
   gguf::TempFolder folder_;
@@ -86,25 +96,24 @@ TEST_F(PerplexityVerb, RefusesATextThatIsTooShort) {
 }
 
 TEST_F(PerplexityVerb, ComparesAModelWithItself) {
-  const std::string base = folder_.path("base");
-  const auto written = json({"-c", "64", "--kl-base", base});
-  EXPECT_FALSE(written.contains("kl_divergence"));
+  const std::string base = write_base();
+  const auto plain = json({"-c", "64"});
+  EXPECT_FALSE(plain.contains("kl_divergence"));
   // Header and a row for each of the 31 scored tokens of 4 chunks: 2 * 286 + 8 bytes.
   EXPECT_EQ(fs::file_size(base), 20 + 4 * 64 * 4 + 4 * 31 * (2 * 286 + 8));
   EXPECT_EQ(std::distance(fs::directory_iterator(fs::path(base).parent_path()), {}), 2);  // and the text
 
   const auto compared = json({"-c", "64", "--kl-base", base, "-b", "256"});
   const auto& kl = compared.at("kl_divergence");
-  EXPECT_EQ(compared.at("ppl"), written.at("ppl"));
+  EXPECT_EQ(compared.at("ppl"), plain.at("ppl"));
   EXPECT_NEAR(kl.at("kl").at("value"), 0, 1e-4);  // 16-bit steps, and what lies below e^-16
   EXPECT_NEAR(kl.at("delta_p").at("value"), 0, 1e-4);
-  EXPECT_NEAR(kl.at("base_ppl").at("value"), written.at("ppl"), 1e-2);
+  EXPECT_NEAR(kl.at("base_ppl").at("value"), plain.at("ppl"), 1e-3);
   EXPECT_EQ(kl.at("same_top").at("value"), 1);
 }
 
 TEST_F(PerplexityVerb, PrintsLlamaPerplexitysTables) {
-  const std::string base = folder_.path("base");
-  EXPECT_EQ(perplexity({"-c", "64", "--kl-base", base}).exit_code, 0);
+  const std::string base = write_base();
   const ProcessResult result = perplexity({"-c", "64", "--kl-base", base, "--chunks", "2"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   const std::string number = R"( +-?\d+\.\d+ ± +\d+\.\d+)";
@@ -115,16 +124,15 @@ TEST_F(PerplexityVerb, PrintsLlamaPerplexitysTables) {
                  number + number + number + number + " %" + number + " %\n   2 ")))
       << result.out;
   for (const std::string line :
-       {"====== Perplexity statistics ======\nMean PPL(Q)                   : ",
-        "\nCor(ln(PPL(Q)), ln(PPL(base))): 100.00%\n", "\nMaximum KLD: ", "\n99.9%   KLD: ", "\nMedian  KLD: ",
-        "\nMean    Δp: ", "\nRMS Δp    : ", "\nSame top p: 100.000 ± 0.000 %\n", "\nFinal estimate: PPL = "}) {
+       {"====== Perplexity statistics ======\nMean PPL(Q)                   : ", "\nCor(ln(PPL(Q)), ln(PPL(base))): ",
+        "\nMaximum KLD: ", "\n99.9%   KLD: ", "\nMedian  KLD: ", "\nMean    Δp: ", "\nRMS Δp    : ",
+        "\nSame top p: 100.000 ± 0.000 %\n", "\nFinal estimate: PPL = "}) {
     EXPECT_NE(result.out.find(line), std::string::npos) << line << " in\n" << result.out;
   }
 }
 
 TEST_F(PerplexityVerb, RefusesABaseThatDoesNotFit) {
-  const std::string base = folder_.path("base");
-  EXPECT_EQ(perplexity({"-c", "64", "--kl-base", base}).exit_code, 0);
+  const std::string base = write_base();
   const ProcessResult other = perplexity({"-c", "32", "--kl-base", base});
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_NE(other.err.find("-c 64, not 32"), std::string::npos) << other.err;
