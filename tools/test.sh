@@ -49,5 +49,5 @@ fi
 
 configure $build "${options[@]}"
 cmake --build $build --parallel "$(nproc)"
-ctest --test-dir $build --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
 if [ "${CI:-}" = true ] && [ $build = build ]; then fuzz 60; fi
+ctest --test-dir $build --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
