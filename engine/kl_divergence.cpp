@@ -33,9 +33,7 @@ uint64_t rows_of(uint32_t n_ctx) { return n_ctx - 1 - n_ctx / 2; }
 
 template <class T>
 void append(std::vector<std::byte>& out, std::span<const T> values) {
-  const size_t at = out.size();
-  out.resize(at + values.size_bytes());
-  std::memcpy(out.data() + at, values.data(), values.size_bytes());
+  for (const std::byte byte : std::as_bytes(values)) out.push_back(byte);
 }
 
 size_t top_of(std::span<const float> values) {

@@ -16,7 +16,7 @@ mkdir -p build
 log=build/quickstart.log
 generator=()
 [ -f build/CMakeCache.txt ] || generator=(-G Ninja)  # an existing build folder keeps its generator
-if ! { cmake -S . -B build "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DLAMINA_TESTS=OFF -DLAMINA_BENCHMARKS=OFF &&
+if ! { cmake -S . -B build "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DLAMINA_TESTS=OFF &&
   cmake --build build --target lamina --parallel "$(nproc)"; } >"$log" 2>&1 </dev/null; then
   cat "$log" >&2
   echo "quickstart: the build failed, see above (also in $log)" >&2

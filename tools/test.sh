@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 build=build
-options=(-DLAMINA_TESTS=ON -DLAMINA_BENCHMARKS=ON)
+options=(-DLAMINA_TESTS=ON)
 case "${1:-}" in
   --asan) build=build-asan; options+=(-DLAMINA_SANITIZE=address,undefined); shift ;;
   --tsan) build=build-tsan; options+=(-DLAMINA_SANITIZE=thread); shift ;;
@@ -49,5 +49,5 @@ fi
 
 configure $build "${options[@]}"
 cmake --build $build --parallel "$(nproc)"
-ctest --test-dir $build --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
 if [ "${CI:-}" = true ] && [ $build = build ]; then fuzz 60; fi
+ctest --test-dir $build --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "gguf/error.h"
+#include "kernels/reference/reference_device.h"
 #include "tests/gguf/file_builder.h"
-#include "tests/reference.h"
 
 namespace lamina {
 namespace {

@@ -127,7 +127,7 @@ void reader(std::span<const std::byte> bytes) {
       LAMINA_CHECK(file.tensor(tensor.name) == &tensor && !tensor.data.empty());
       sum += static_cast<unsigned>(tensor.data.front()) + static_cast<unsigned>(tensor.data.back());
     }
-    static volatile unsigned seen;
+    [[maybe_unused]] static volatile unsigned seen;
     seen = sum;
   });
 }

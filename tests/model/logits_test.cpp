@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <fstream>
 
+#include "kernels/reference/reference_device.h"
 #include "model/builder.h"
 #include "tests/model/edited_file.h"
-#include "kernels/reference/reference_device.h"
 #include "tests/tiny_model.h"
 
 namespace lamina {

@@ -2,6 +2,7 @@
 // is corrupted in one place. In: rows of corruptions. Out: exit code 3 and one line naming what is wrong, or 0 where
 // the file is only odd; memory stays within 64 MiB of what the sound file takes, and nothing hangs
 // (tests/tools/process.h).
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -77,7 +78,9 @@ class HostileModel : public testing::Test {
   void accepted(const std::string& row, const std::string& bytes, const std::string& part = "") {
     const ProcessResult result = run(write(bytes));
     EXPECT_EQ(result.exit_code, 0) << row << ": " << result.err;
-    if (part.empty()) EXPECT_EQ(result.err, "") << row;
+    if (part.empty()) {
+      EXPECT_EQ(result.err, "") << row;
+    }
     EXPECT_NE(result.err.find(part), std::string::npos) << row << ": " << result.err;
     check_memory(result, row);
   }
@@ -87,7 +90,9 @@ class HostileModel : public testing::Test {
     rusage own = {};
     getrusage(RUSAGE_SELF, &own);
     const int64_t least = std::max(sound_rss_, own.ru_maxrss * int64_t{1024});
-    if (kMemoryIsReal) EXPECT_LT(result.max_rss, least + kMemoryGrowth) << row;
+    if (kMemoryIsReal) {
+      EXPECT_LT(result.max_rss, least + kMemoryGrowth) << row;
+    }
   }
 
   gguf::TempFolder folder_;
@@ -344,7 +349,7 @@ TEST_F(HostileModel, G44Merges) {
   for (const std::string merge : {"ab", "", "a "})
     refused("G44", with_merges({"a b", merge}), {"tokenizer.ggml.merges[1]"});
   Strings junk;
-  for (int i = 0; i < 1 << 18; ++i) junk.push_back("x" + std::to_string(i) + " y");
+  for (int i = 0; i < 1 << 18; ++i) junk.push_back(fmt::format("x{} y", i));
   const ProcessResult result = run(write(with_merges(junk)));  // a quarter of what is allowed, in memory of its own
   EXPECT_EQ(result.exit_code, 0) << "G44: " << result.err;
   const std::string pre = TextModel()
