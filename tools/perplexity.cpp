@@ -44,15 +44,18 @@ std::string minutes(double seconds) { return fmt::format("{:.2f} minutes", secon
 class ProgressLines {
  public:
   ProgressLines(const PerplexityOptions& options, uint32_t n_chunk)
-      : quiet_(options.model.quiet), rewrite_(stderr_is_terminal() && options.format == "json"), n_chunk_(n_chunk) {}
+      : quiet_(options.model.quiet),
+        rewrite_(stderr_is_terminal() && options.format == "json"),
+        n_batch_(options.model.n_batch),
+        n_chunk_(n_chunk) {}
 
-  void begin(const Chunks& chunks, const PerplexityOptions& options, bool bos, uint32_t n_seq) {
+  void begin(const Chunks& chunks, bool bos, uint32_t n_seq) {
     start_ = std::chrono::steady_clock::now();
     if (quiet_) return;
     fmt::print(stderr, "perplexity: {} tokens, {}\n", chunks.tokens().size(),
                bos ? "each chunk begins with BOS" : "no BOS");
     fmt::print(stderr, "perplexity: calculating perplexity over {} chunks, n_ctx={}, batch_size={}, n_seq={}\n",
-               n_chunk_, chunks.n_ctx(), options.model.n_batch, n_seq);
+               n_chunk_, chunks.n_ctx(), n_batch_, n_seq);
   }
 
   /// The first `n_done` chunks are done. On a terminal that shows no running values the line is kept up to date.
@@ -69,7 +72,7 @@ class ProgressLines {
 
  private:
   bool quiet_, rewrite_;
-  uint32_t n_chunk_;
+  uint32_t n_batch_, n_chunk_;
   bool first_ = true;
   std::chrono::steady_clock::time_point start_;
 };
@@ -162,7 +165,7 @@ class Run {
     return true;
   }
 
-  void finish(const PerplexityOptions& options, bool bos) const {
+  void finish(bool bos) const {
     const Estimate ppl = perplexity_of(nll_);
     if (text()) {
       if (base_ != nullptr) write_stdout(kl_tables(kl_));
@@ -170,12 +173,12 @@ class Run {
                                ppl.error));
       return;
     }
-    nlohmann::ordered_json json{{"model_filename", options.model.model},
-                                {"text_filename", options.text},
+    nlohmann::ordered_json json{{"model_filename", options_.model.model},
+                                {"text_filename", options_.text},
                                 {"n_tokens", chunks_.tokens().size()},
                                 {"add_bos", bos},
                                 {"n_ctx", chunks_.n_ctx()},
-                                {"stride", options.chunks.stride},
+                                {"stride", options_.chunks.stride},
                                 {"n_chunk", chunks_.n_chunk()},
                                 {"n_scored", nll_.n()},
                                 {"ppl", ppl.value},
@@ -247,13 +250,13 @@ void perplexity(PerplexityOptions options) {
     run.compare_with(*base);
   }
   ProgressLines progress(options, chunks.n_chunk());
-  progress.begin(chunks, options, tokenizer->adds_bos(), n_seq);
+  progress.begin(chunks, tokenizer->adds_bos(), n_seq);
   if (!run.score(*engine, n_seq, progress, signals)) {
     if (options.format == "text") write_stdout("\n");
     signals.check();
   }
   if (out) out->finish();
-  run.finish(options, tokenizer->adds_bos());
+  run.finish(tokenizer->adds_bos());
 }
 
 }  // namespace
