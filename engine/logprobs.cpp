@@ -9,11 +9,20 @@
 
 namespace lamina {
 
-std::vector<TokenLogprob> log_probabilities(std::span<const float> logits, int32_t token, size_t n) {
-  const double most = *std::max_element(logits.begin(), logits.end());
+LogSoftmax::LogSoftmax(std::span<const float> logits) : max_(*std::ranges::max_element(logits)) {
   double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - most);
-  if (!std::isfinite(sum)) fail(ErrorKind::kRuntime, "the model's logits hold a value that is not a finite number");
+  bool finite = true;
+  for (const float x : logits) {
+    finite &= std::isfinite(x);
+    sum += std::exp(x - max_);
+  }
+  log_sum_ = std::log(sum);
+  finite_ = finite;
+}
+
+std::vector<TokenLogprob> log_probabilities(std::span<const float> logits, int32_t token, size_t n) {
+  const LogSoftmax log_softmax(logits);
+  if (!log_softmax.finite()) fail(ErrorKind::kRuntime, "the model's logits hold a value that is not a finite number");
 
   std::vector<int32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
@@ -27,7 +36,7 @@ std::vector<TokenLogprob> log_probabilities(std::span<const float> logits, int32
   ids.insert(ids.begin(), token);
 
   std::vector<TokenLogprob> result;
-  for (const int32_t id : ids) result.push_back({id, logit_of(id) - most - std::log(sum)});
+  for (const int32_t id : ids) result.push_back({id, log_softmax(logit_of(id))});
   return result;
 }
 

@@ -6,6 +6,23 @@
 
 namespace lamina {
 
+/// A row of logits, ready to give log-probabilities.
+class LogSoftmax {
+ public:
+  explicit LogSoftmax(std::span<const float> logits);
+
+  /// False when a logit is not.
+  bool finite() const { return finite_; }
+  float max() const { return max_; }
+  double log_sum() const { return log_sum_; }  ///< log of the sum of exp(logit - max)
+  double operator()(float logit) const { return logit - max_ - log_sum_; }
+
+ private:
+  float max_;
+  double log_sum_;
+  bool finite_;
+};
+
 struct TokenLogprob {
   int32_t token;
   double logprob;  ///< natural logarithm

@@ -55,17 +55,6 @@ std::vector<int32_t> Chunks::input(uint32_t chunk) const {
   return input;
 }
 
-LogSoftmax::LogSoftmax(std::span<const float> logits) : max_(*std::ranges::max_element(logits)) {
-  double sum = 0;
-  bool finite = true;
-  for (const float x : logits) {
-    finite &= std::isfinite(x);
-    sum += std::exp(x - max_);
-  }
-  log_sum_ = std::log(sum);
-  finite_ = finite;
-}
-
 bool score_chunks(Engine& engine, const Chunks& chunks, uint32_t first, uint32_t end, const ScoreSink& sink,
                   const std::atomic<bool>* cancel) {
   try {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/logprobs.h"
 
 namespace lamina {
 
@@ -49,23 +50,6 @@ class Chunks {
   int32_t bos_;
   ChunkOptions options_;
   uint32_t n_chunk_ = 0;
-};
-
-/// A row of logits, ready to give log-probabilities.
-class LogSoftmax {
- public:
-  explicit LogSoftmax(std::span<const float> logits);
-
-  /// False when a logit is not.
-  bool finite() const { return finite_; }
-  float max() const { return max_; }
-  double log_sum() const { return log_sum_; }  ///< log of the sum of exp(logit - max)
-  double operator()(float logit) const { return logit - max_ - log_sum_; }
-
- private:
-  float max_;
-  double log_sum_;
-  bool finite_;
 };
 
 /// What the model said before one scored token.

@@ -49,23 +49,19 @@ CpuExecutable::CpuExecutable(const Program& program, const gguf::File& file, con
 
   linears_.resize(program_.ops.size());
   norms_.resize(2 * program_.ops.size());
-  size_t n_counters = 0;
   for (size_t i = 0; i < program_.ops.size(); i++) {
     const Op& op = program_.ops[i];
     if (const auto* linear = std::get_if<LinearOp>(&op)) {
       linears_[i] = bind(*linear, capacity);
-      linears_[i].counter = n_counters++;
     } else if (const auto* norm = std::get_if<NormOp>(&op)) {
       norms_[2 * i] = bind(norm->norm, buffer(norm->in).width);
     } else if (const auto* append = std::get_if<AppendOp>(&op)) {
       const uint32_t head_dim = program_.kv[append->layer].head_dim_k;
       if (append->q_norm) norms_[2 * i] = bind(*append->q_norm, head_dim);
       if (append->k_norm) norms_[2 * i + 1] = bind(*append->k_norm, head_dim);
-    } else if (std::holds_alternative<AttendOp>(op)) {
-      linears_[i].counter = n_counters++;
     }
   }
-  counters_ = std::vector<Counter>(n_counters);
+  counters_ = std::vector<Counter>(program_.ops.size());
   packed_.allocate();
   // A thread's scratch holds one row of any buffer, the accumulators of a matmul call, or two rows of attention.
   scratch_stride_ = 2 * size_t{widest} + kMaxRowTiles * kMaxTokenTile * kRowTile;

@@ -39,7 +39,7 @@ class CpuExecutable : public Executable {
     float* row(uint64_t i) const { return memory.as<float>() + i * stride; }
   };
 
-  /// Counters from which threads draw work items, reset before a step; each phase that draws has its own.
+  /// The next work item of an op that threads draw from it; reset before a step.
   struct alignas(64) Counter {
     std::atomic<uint32_t> next{0};
   };
@@ -60,7 +60,6 @@ class CpuExecutable : public Executable {
     bool quant = false, floats = false, pairs = false;  ///< forms of the input that the weights want
     std::vector<BoundProduct> products;
     uint32_t n_row_tiles = 0;  ///< of all products
-    size_t counter = 0;        ///< into counters_; used by AttendOp too
   };
 
   struct LayerKv {
@@ -119,7 +118,7 @@ class CpuExecutable : public Executable {
   PackedRows packed_;
   Memory scratch_;
   size_t scratch_stride_ = 0;  ///< floats a thread
-  std::vector<Counter> counters_;
+  std::vector<Counter> counters_;  ///< by op index
   uint64_t bytes_per_token_ = 0;
 
   // State of one step.

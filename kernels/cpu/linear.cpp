@@ -29,7 +29,7 @@ void CpuExecutable::run_op(const LinearOp& op, size_t index, int thread) {
   // cache, and small enough that the threads end together.
   const bool few = list.tiles.size() <= 1 || bound.out == RowSet::kPairs;
   const uint32_t chunk = few ? kMaxRowTiles : 2 * kMaxRowTiles;
-  std::atomic<uint32_t>& next = counters_[bound.counter].next;
+  std::atomic<uint32_t>& next = counters_[index].next;
   for (uint32_t first; (first = next.fetch_add(chunk, std::memory_order_relaxed)) < bound.n_row_tiles;) {
     multiply(bound, list, first, std::min(first + chunk, bound.n_row_tiles), thread);
   }

@@ -111,7 +111,7 @@ void CpuExecutable::run_op(const AttendOp& op, size_t index, int thread) {
   args.head_dim_v = shape.head_dim_v;
   args.softcap = op.softcap;
   args.scratch = scratch(thread);
-  std::atomic<uint32_t>& next = counters_[linears_[index].counter].next;
+  std::atomic<uint32_t>& next = counters_[index].next;
   for (uint32_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < n_items;) {
     const uint32_t row = item / op.n_head, h = item % op.n_head, kv = h / group;
     args.q = buffer(op.q).row(row) + h * shape.head_dim_k;
