@@ -64,7 +64,8 @@ double exp_of(double x) {
 
 SamplerOptions model_sampling(const gguf::File& file) {
   SamplerOptions options;
-  for (const auto& [name, type, value] : file.metadata()) {
+  for (const gguf::KeyValue& pair : file.metadata()) {
+    const std::string_view name = pair.key;
     if (!name.starts_with(kPrefix)) continue;
     const auto key = std::find_if(std::begin(kKeys), std::end(kKeys),
                                   [&](const SamplingKey& k) { return k.name == name.substr(kPrefix.size()); });
@@ -72,7 +73,7 @@ SamplerOptions model_sampling(const gguf::File& file) {
       spdlog::warn("'{}' is a sampling default that is not known here; it is ignored", printable(name));
       continue;
     }
-    const double x = number(value);
+    const double x = number(pair.value);
     if (!(x >= key->limit.least && x <= key->limit.most)) {
       refuse(file, "{} is {}, not a number from {} to {}", name, x, key->limit.least, key->limit.most);
     }
