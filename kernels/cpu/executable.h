@@ -117,7 +117,7 @@ class CpuExecutable : public Executable {
   std::vector<NormArgs> norms_;       ///< two a op: NormOp's norm, or AppendOp's q_norm and k_norm
   PackedRows packed_;
   Memory scratch_;
-  size_t scratch_stride_ = 0;  ///< floats a thread
+  size_t scratch_stride_ = 0;      ///< floats a thread
   std::vector<Counter> counters_;  ///< by op index
   uint64_t bytes_per_token_ = 0;
 
