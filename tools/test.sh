@@ -9,9 +9,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=build
 options=(-DLAMINA_TESTS=ON)
 case "${1:-}" in
-  --asan) build=build-asan; options+=(-DLAMINA_SANITIZE=address,undefined); shift ;;
-  --tsan) build=build-tsan; options+=(-DLAMINA_SANITIZE=thread); shift ;;
-  --fuzz) build=build-fuzz ;;
+  --asan) build="build-asan"; options+=("-DLAMINA_SANITIZE=address,undefined"); shift ;;
+  --tsan) build="build-tsan"; options+=("-DLAMINA_SANITIZE=thread"); shift ;;
+  --fuzz) build="build-fuzz" ;;
 esac
 
 configure() { # FOLDER OPTION...
