@@ -3,29 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "tests/gguf/file_builder.h"
+#include "tests/tools/process.h"
 
 namespace lamina::gguf {
 namespace {
 
-struct Result {
-  int exit_code;
-  std::string out;  // stdout and stderr
-};
-
-Result inspect(const std::string& arguments) {
-  FILE* pipe = popen((LAMINA_BINARY " inspect " + arguments + " 2>&1").c_str(), "r");
-  LAMINA_CHECK(pipe != nullptr);
-  Result result;
-  char buffer[4096];
-  while (const size_t n = fread(buffer, 1, sizeof(buffer), pipe)) result.out.append(buffer, n);
-  const int status = pclose(pipe);
-  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return result;
-}
+ProcessResult inspect(const std::string& arguments) { return run_shell("inspect " + arguments); }
 
 FileBuilder model() {
   FileBuilder builder;
@@ -42,7 +28,7 @@ FileBuilder model() {
 
 TEST(Inspect, ShowsAnyArchitecture) {
   const TempFolder folder;
-  const Result result = inspect("--tensors " + folder.write("m.gguf", model().build().bytes));
+  const ProcessResult result = inspect("--tensors " + folder.write("m.gguf", model().build().bytes));
   EXPECT_EQ(result.exit_code, 0);
   for (const char* text : {"GGUF version 3", "nosuch", "a\\x1b[2J\\xff", "0, 1, 2, 3, 4, 5, ... 20 items",
                            "[true, false]", "[[1e-05]]", "96 (96)", "blk.0.w", "32 x 2", "Q8_0"}) {
@@ -52,7 +38,7 @@ TEST(Inspect, ShowsAnyArchitecture) {
 
 TEST(Inspect, PrintsOneJsonObject) {
   const TempFolder folder;
-  const Result result = inspect("--json " + folder.write("m.gguf", model().build().bytes));
+  const ProcessResult result = inspect("--json " + folder.write("m.gguf", model().build().bytes));
   EXPECT_EQ(result.exit_code, 0);
   const auto json = nlohmann::json::parse(result.out);
   EXPECT_EQ(json["version"], 3);
@@ -77,7 +63,7 @@ TEST(Inspect, ShowsFilesWithoutTensors) {
 
 TEST(Inspect, RefusesInOneLineWithExitCode3) {
   const TempFolder folder;
-  const Result result = inspect(folder.write("m.gguf", "<html>"));
+  const ProcessResult result = inspect(folder.write("m.gguf", "<html>"));
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_EQ(std::ranges::count(result.out, '\n'), 1);
   EXPECT_NE(result.out.find("HTML"), std::string::npos);

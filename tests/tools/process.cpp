@@ -77,4 +77,15 @@ ProcessResult run_process(const std::vector<std::string>& arguments, const Proce
   return result;
 }
 
+ProcessResult run_shell(const std::string& arguments) {
+  std::FILE* pipe = popen((LAMINA_BINARY " " + arguments + " 2>&1").c_str(), "r");
+  LAMINA_CHECK(pipe != nullptr);
+  ProcessResult result;
+  char block[4096];
+  while (const size_t n = std::fread(block, 1, sizeof block, pipe)) result.out.append(block, n);
+  const int status = pclose(pipe);
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return result;
+}
+
 }  // namespace lamina

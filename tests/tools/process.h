@@ -26,4 +26,7 @@ struct ProcessResult {
 /// The program gets a minute of CPU time; one that hangs ends by SIGXCPU.
 ProcessResult run_process(const std::vector<std::string>& arguments, const ProcessOptions& options = {});
 
+/// The binary with `arguments` as a shell reads them; standard output and standard error both in `out`, as they came.
+ProcessResult run_shell(const std::string& arguments);
+
 }  // namespace lamina

@@ -2,33 +2,18 @@
 // In: small vocabularies, texts and files of lines. Out: its ids, its messages and its exit codes.
 #include <gtest/gtest.h>
 
-#include <cstdio>
-
 #include "tests/model/vocabulary_builder.h"
+#include "tests/tools/process.h"
 
 namespace lamina {
 namespace {
 
 class Tokenize : public testing::Test {
  protected:
-  struct Result {
-    int exit_code;
-    std::string out;  // stdout and stderr
-  };
-
-  Result run(const std::string& arguments) {
-    FILE* pipe = popen((LAMINA_BINARY " tokenize " + arguments + " 2>&1").c_str(), "r");
-    LAMINA_CHECK(pipe != nullptr);
-    Result result;
-    char buffer[4096];
-    while (const size_t n = fread(buffer, 1, sizeof(buffer), pipe)) result.out.append(buffer, n);
-    const int status = pclose(pipe);
-    result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return result;
-  }
+  ProcessResult run(const std::string& arguments) { return run_shell("tokenize " + arguments); }
 
   void expect(const std::string& arguments, int exit_code, const std::string& out) {
-    const Result result = run(arguments);
+    const ProcessResult result = run(arguments);
     EXPECT_EQ(result.exit_code, exit_code) << arguments;
     EXPECT_EQ(result.out, out) << arguments;
   }
@@ -63,7 +48,7 @@ TEST_F(Tokenize, TakesLinesOfJson) {
 
 TEST_F(Tokenize, NamesTheLineThatIsWrong) {
   for (const char* bad : {"{\"text\": \"a\"", "{\"text\": 1}", "[]", "", "{\"text\": \"\xFF\"}"}) {
-    const Result result =
+    const ProcessResult result =
         run(model_ + " --jsonl " + folder_.write("bad.jsonl", std::string("{\"text\": \"a\"}\n") + bad + "\n"));
     EXPECT_EQ(result.exit_code, 3) << bad;
     EXPECT_NE(result.out.find("[97]\n"), std::string::npos) << bad;
