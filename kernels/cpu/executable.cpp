@@ -66,6 +66,7 @@ CpuExecutable::CpuExecutable(const Program& program, const gguf::File& file, con
   // A thread's scratch holds one row of any buffer, the accumulators of a matmul call, or two rows of attention.
   scratch_stride_ = 2 * size_t{widest} + kMaxRowTiles * kMaxTokenTile * kRowTile;
   scratch_ = Memory(static_cast<size_t>(pool.size()) * scratch_stride_ * sizeof(float), "activations");
+  panels_ = Memory(static_cast<size_t>(pool_.size()) * panel_stride_ * sizeof(uint32_t), "activations");
   for (const Rope& rope : program_.ropes) {
     const uint64_t bytes = rope.inv_freq.size() * capacity.max_rows * sizeof(float);
     rotations_.push_back({Memory(bytes, "activations"), Memory(bytes, "activations")});
@@ -105,9 +106,12 @@ CpuExecutable::BoundLinear CpuExecutable::bind(const LinearOp& op, const Capacit
     p.n_row_tiles = p.bias_stride / kRowTile;
     bound.n_row_tiles += p.n_row_tiles;
     const gguf::Type& type = *w.tensor->type;
-    bound.quant |= type.kind == gguf::TypeKind::kQuant;
-    bound.pairs |= type.id == gguf::TypeId::kBF16;
-    bound.floats |= type.id == gguf::TypeId::kF32 || type.id == gguf::TypeId::kF16;
+    const bool quant = type.kind == gguf::TypeKind::kQuant, bf16 = type.id == gguf::TypeId::kBF16;
+    bound.forms.quant |= quant;
+    bound.forms.pairs |= bf16 && kernels_.bf16_pairs;
+    bound.forms.rounded |= bf16 && !kernels_.bf16_pairs;
+    bound.forms.floats |= !quant && !bf16;
+    if (quant) panel_stride_ = std::max(panel_stride_, panel_tiles(bound.n_cols) * panel_words(bound.n_cols));
     // A token reads every dense weight, and of the experts the chosen ones.
     const uint64_t used = std::min(w.n_expert, w.n_expert > 1 ? program_.n_expert_used : 1);
     bytes_per_token_ += p.matrix->bytes() / w.n_expert * used;
@@ -118,7 +122,7 @@ CpuExecutable::BoundLinear CpuExecutable::bind(const LinearOp& op, const Capacit
   const uint32_t rows = experts                         ? capacity.max_rows * program_.n_expert_used
                         : bound.out == RowSet::kOutputs ? capacity.max_outputs
                                                         : capacity.max_rows;
-  packed_.reserve(PackedRows::slots(rows, experts), bound.n_cols, bound.quant, bound.floats, bound.pairs);
+  packed_.reserve(PackedRows::slots(rows, experts), bound.n_cols, bound.forms);
   return bound;
 }
 
@@ -211,7 +215,7 @@ uint64_t CpuExecutable::kv_bytes() const {
 }
 
 uint64_t CpuExecutable::memory_bytes() const {
-  uint64_t n = weights_.bytes() + kv_bytes() + packed_.bytes() + scratch_.bytes();
+  uint64_t n = weights_.bytes() + kv_bytes() + packed_.bytes() + scratch_.bytes() + panels_.bytes();
   n += chosen_.bytes() + expert_weights_.bytes() + argmax_.size() * sizeof(int32_t);
   for (const Rows& rows : buffers_) n += rows.memory.bytes();
   for (const Rotations& rotations : rotations_) n += rotations.cosines.bytes() + rotations.sines.bytes();

@@ -57,7 +57,7 @@ class CpuExecutable : public Executable {
     NormArgs norm;
     RowSet out = RowSet::kTokens;  ///< row set of all outputs
     uint32_t n_cols = 0;
-    bool quant = false, floats = false, pairs = false;  ///< forms of the input that the weights want
+    PackForms forms;  ///< of the input
     std::vector<BoundProduct> products;
     uint32_t n_row_tiles = 0;  ///< of all products
   };
@@ -96,6 +96,8 @@ class CpuExecutable : public Executable {
 
   void pack_input(const LinearOp& op, const BoundLinear& bound, const TileList& tiles, int thread);
   void multiply(const BoundLinear& bound, const TileList& tiles, uint32_t first, uint32_t last, int thread);
+  void multiply(const BoundLinear& bound, const BoundProduct& p, const TileList& list, uint32_t row_tile, uint32_t n,
+                int thread);
   void finish(const BoundProduct& p, uint32_t expert, uint32_t row_tile, uint32_t row, const float* acc);
   void choose_experts(const RouteOp& op, uint32_t row, float* p);
   void group_pairs(uint32_t n_expert);
@@ -105,6 +107,7 @@ class CpuExecutable : public Executable {
   uint32_t n_rows(RowSet set) const;
   const TileList& tiles(RowSet set) const;
   const Rows& buffer(Buf i) const { return buffers_[static_cast<size_t>(i)]; }
+  uint32_t* panel(int thread) const { return panels_.as<uint32_t>() + static_cast<size_t>(thread) * panel_stride_; }
   float* scratch(int thread) const { return scratch_.as<float>() + static_cast<size_t>(thread) * scratch_stride_; }
 
   const Program program_;
@@ -117,7 +120,9 @@ class CpuExecutable : public Executable {
   std::vector<NormArgs> norms_;       ///< two a op: NormOp's norm, or AppendOp's q_norm and k_norm
   PackedRows packed_;
   Memory scratch_;
-  size_t scratch_stride_ = 0;      ///< floats a thread
+  size_t scratch_stride_ = 0;  ///< floats a thread
+  Memory panels_;
+  size_t panel_stride_ = 0;        ///< words a thread
   std::vector<Counter> counters_;  ///< by op index
   uint64_t bytes_per_token_ = 0;
 

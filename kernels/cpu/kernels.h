@@ -32,17 +32,35 @@ enum PackField {
   kPackFields
 };
 
+/// The forms of activations that the kernels of an op's weights read.
+struct PackForms {
+  bool quant = false, floats = false, rounded = false, pairs = false;
+};
+
 /// Activations of one token tile of `width` tokens, in the forms that kernels read; absent forms are nullptr.
 struct PackedTile {
   int8_t* q = nullptr;        ///< [n_cols / 32][width][32]
-  float* fields = nullptr;    ///< [n_cols / 32][kPackFields][width]
+  float* fields = nullptr;    ///< [n_cols / 32][kPackFields][width], 64 bytes more are readable
   float* floats = nullptr;    ///< [n_cols][width]
+  float* rounded = nullptr;   ///< [n_cols, made even with 0][width] rounded to bf16
   uint32_t* pairs = nullptr;  ///< [(n_cols + 1) / 2][width] bf16 pairs, even column low
   int width = 1;
 };
 
 /// out[n_tiles][width][16] = rows of row tiles [first_tile, first_tile + n_tiles) times the packed tokens.
 using MatmulFn = void (*)(const PlaneView& w, uint32_t first_tile, uint32_t n_tiles, const PackedTile& x, float* out);
+
+/// Codes of one row tile as bytes: panel [n_col_tiles][8][16] u32, 64-byte aligned.
+using UnpackFn = void (*)(const PlaneView& w, uint32_t row_tile, uint32_t* panel);
+/// out[kMaxTokenTile][16] = that row tile times a token tile of kMaxTokenTile.
+using PanelFn = void (*)(const PlaneView& w, uint32_t row_tile, const uint32_t* panel, const PackedTile& x, float* out);
+
+/// The product kernels of one kind of weight. Quantised weights meet the widest token tiles by way of a panel.
+struct ProductKernels {
+  MatmulFn matmul[kWidthCount] = {};  ///< by token tile width, index into kTokenTiles
+  UnpackFn unpack = nullptr;          ///< nullptr: matmul does all widths
+  PanelFn panel = nullptr;
+};
 
 /// What happens to 16 rows of a product before they are stored; absent parts are nullptr or neutral (see Product).
 struct Epilogue {
@@ -90,10 +108,9 @@ constexpr int kPeakCount = 2;  ///< few chains for few registers, many for long 
 struct Kernels {
   const char* isa;
 
-  /// Product kernels by plane form (index into gguf::kForms) or float type, and token tile width (index into
-  /// kTokenTiles).
-  MatmulFn quant[kFormCount][kWidthCount];
-  MatmulFn f32[kWidthCount], f16[kWidthCount], bf16[kWidthCount];
+  ProductKernels quant[kFormCount];  ///< by plane form, index into gguf::kForms
+  ProductKernels f32, f16, bf16;
+  bool bf16_pairs;  ///< bf16 reads PackedTile::pairs, else PackedTile::rounded
 
   /// Stores 16 rows of a product through its epilogue.
   void (*finish)(const float* acc, const Epilogue& epilogue, float* out);
@@ -131,13 +148,14 @@ struct Kernels {
   /// Sum in the promised order: 16 lanes i mod 16, then the tree.
   float (*sum)(const float* x, uint32_t n);
 
-  PeakKernel peak_dot[kPeakCount];  ///< 64 products of int8 a chain and round
+  PeakKernel peak_dot[kPeakCount];  ///< 256 products of int8 a chain and round
   PeakKernel peak_fma[kPeakCount];  ///< 16 products of float32 a chain and round
 };
 
 extern const Kernels kScalarKernels;
 extern const Kernels kAvx2Kernels;
+extern const Kernels kAvxVnniKernels;
 extern const Kernels kAvx512Kernels;
-extern const MatmulFn kAvx512Bf16[kWidthCount];  ///< replaces kAvx512Kernels.bf16 where the CPU has AVX512_BF16
+extern const ProductKernels kAvx512Bf16;  ///< for kAvx512Kernels.bf16 where the CPU has AVX512_BF16; reads pairs
 
 }  // namespace lamina::cpu

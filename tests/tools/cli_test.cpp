@@ -427,7 +427,7 @@ TEST(Devices, ReportsTheInstructionSet) {
 }
 
 TEST(Verify, SaysThatAllOpsAgree) {
-  for (const std::string isa : {"scalar", "avx2", "avx512"}) {
+  for (const std::string isa : {"scalar", "avx2", "avxvnni", "avx512"}) {
     const ProcessResult result = lamina({"verify", kModel}, {.environment = {"LAMINA_ISA=" + isa}});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_TRUE(result.out.starts_with("all ")) << result.out;
