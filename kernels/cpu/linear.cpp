@@ -68,8 +68,9 @@ void CpuExecutable::multiply(const BoundLinear& bound, const TileList& list, uin
   uint32_t before = 0;  // row tiles of earlier products
   for (const BoundProduct& p : bound.products) {
     const uint32_t begin = std::max(first, before), end = std::min(last, before + p.n_row_tiles);
-    for (uint32_t at = begin; at < end; at += panel_tiles(bound.n_cols)) {
-      multiply(bound, p, list, at - before, std::min(panel_tiles(bound.n_cols), end - at), thread);
+    const uint32_t together = p.matrix->kernels->unpack != nullptr ? panel_tiles(bound.n_cols) : kMaxRowTiles;
+    for (uint32_t at = begin; at < end; at += together) {
+      multiply(bound, p, list, at - before, std::min(together, end - at), thread);
     }
     before += p.n_row_tiles;
   }
