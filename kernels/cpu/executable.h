@@ -16,6 +16,19 @@
 
 namespace lamina::cpu {
 
+/// One layer's pool of KV pages.
+struct LayerKv {
+  LayerKv(const KvShape& shape, KvType kv_type, uint32_t n_pages);
+
+  KvType type;
+  size_t k_head, v_head;  ///< bytes of one head in a page
+  size_t k_page, v_page;  ///< bytes of a page
+  Memory k, v;
+
+  std::byte* k_at(uint32_t page, uint32_t head) const { return k.as<std::byte>() + page * k_page + head * k_head; }
+  std::byte* v_at(uint32_t page, uint32_t head) const { return v.as<std::byte>() + page * v_page + head * v_head; }
+};
+
 class CpuExecutable : public Executable {
  public:
   /// Reserves all memory, compares it with what there is, then loads the weights.
@@ -62,10 +75,11 @@ class CpuExecutable : public Executable {
     uint32_t n_row_tiles = 0;  ///< of all products
   };
 
-  struct LayerKv {
-    Memory k, v;
-    size_t k_stride = 0, v_stride = 0;  ///< elements of one page
+  /// Neighbouring rows of one sequence that attend together.
+  struct RowBlock {
+    uint32_t begin, end;
   };
+  static constexpr uint32_t kMostRows = 8, kMostHeads = 8;  ///< of one job of an attention
 
   /// Of one rope, for the rows of a step.
   struct Rotations {
@@ -79,6 +93,8 @@ class CpuExecutable : public Executable {
   std::pair<uint32_t, uint32_t> share(uint32_t n, int thread) const;
 
   void begin(const Step& step);
+  void cut_rows();
+  void reserve_attention(const Capacity& capacity);
 
   // One op, done by all threads; walk() puts a barrier behind it.
   void walk(int thread);
@@ -120,7 +136,11 @@ class CpuExecutable : public Executable {
   std::vector<NormArgs> norms_;       ///< two a op: NormOp's norm, or AppendOp's q_norm and k_norm
   PackedRows packed_;
   Memory scratch_;
-  size_t scratch_stride_ = 0;  ///< floats a thread
+  size_t scratch_stride_ = 0;            ///< floats a thread
+  Memory attend_parts_;                  ///< a thread: totals and parts of a job
+  size_t attend_stride_ = 0;             ///< floats a thread
+  Memory split_parts_;                   ///< parts of jobs whose splits are tasks: [job][split][query][part_stride]
+  std::vector<Counter> split_counters_;  ///< splits done, by job
   Memory panels_;
   size_t panel_stride_ = 0;        ///< words a thread
   std::vector<Counter> counters_;  ///< by op index
@@ -129,6 +149,7 @@ class CpuExecutable : public Executable {
   // State of one step.
   const Step* step_ = nullptr;
   TileList token_tiles_, output_tiles_, pair_tiles_;
+  std::vector<RowBlock> row_blocks_;
   std::vector<Rotations> rotations_;  ///< by rope
   Memory chosen_;                     ///< [rows][n_expert_used] u32, ascending
   Memory expert_weights_;             ///< [rows][n_expert_used] f32

@@ -58,7 +58,11 @@ constexpr Kernels make_kernels() {
   k.gate = gate_row;
   k.rotate = rotate_row;
   k.store_f16 = store_f16_row;
-  k.attend = attend;
+  k.attend_f16 = attend_split<F16Pages>;
+  k.attend_q8 = attend_split<Q8Pages>;
+  k.merge_part = merge_part;
+  k.finish_attend = finish_attend;
+  k.store_q8 = store_q8;
   k.softmax = softmax_row;
   k.sigmoid = sigmoid_row;
   k.axpy = axpy_row;

@@ -82,19 +82,33 @@ struct NormArgs {
 
 enum class Gate : uint8_t { kSilu, kGelu, kRelu, kReluSquared };
 
-/// Softmax attention of one query head over one KV head's pages.
-struct AttendArgs {
-  const float* q;                       ///< [head_dim_k]
-  float* out;                           ///< [head_dim_v]
-  const uint16_t* k_pages;              ///< page p at p * k_page_stride: [head_dim_k][64] f16
-  const uint16_t* v_pages;              ///< page p at p * v_page_stride: [64][head_dim_v] f16
-  size_t k_page_stride, v_page_stride;  ///< in elements
-  const uint32_t* page_table;           ///< of the sequence
-  uint32_t first, last;                 ///< visible positions [first, last)
-  uint32_t head_dim_k, head_dim_v;
-  float scale, softcap;
-  float* scratch;  ///< [2 * head_dim_v rounded up to 16]
+constexpr uint32_t kPage = 64;     ///< positions in a KV page
+constexpr uint32_t kKvGroup = 32;  ///< dimensions that share a scale in q8_0 pages
+
+/// One query head of one row.
+struct AttendQuery {
+  const float* q;        ///< [head_dim_k]
+  float scale;           ///< of its scores
+  uint32_t first, last;  ///< visible positions [first, last)
 };
+
+/// Softmax attention of some queries over one KV head's pages.
+struct AttendArgs {
+  const AttendQuery* queries;
+  uint32_t n_queries;
+  const std::byte *k_pages, *v_pages;   ///< page p of the head at p * stride
+  size_t k_page_stride, v_page_stride;  ///< bytes
+  const uint32_t* page_table;           ///< of the sequence
+  uint32_t head_dim_k, head_dim_v;
+  float softcap;
+};
+
+/// Floats of a part: what a query has gathered from some positions. [head_dim_v, padded to 16] weighted values, then
+/// the highest score and the sum of weights.
+constexpr size_t part_stride(uint32_t head_dim_v) { return (size_t{head_dim_v} + 15) / 16 * 16 + 16; }
+
+/// parts[n_queries][part_stride] = attention over the positions of split `split`.
+using AttendFn = void (*)(const AttendArgs& args, uint32_t split, float* parts);
 
 /// Products as fast as they go, for the roofs of `lamina ops`: `rounds` rounds of `chains` independent words. The
 /// result means nothing.
@@ -129,8 +143,14 @@ struct Kernels {
 
   /// f16 (round to nearest even) of x[n] at out[i * stride].
   void (*store_f16)(const float* x, uint32_t n, uint16_t* out, size_t stride);
+  /// The same as codes at codes[i * stride] and scales at scales[i / 32 * scale_stride].
+  void (*store_q8)(const float* x, uint32_t n, uint8_t* codes, size_t stride, uint16_t* scales, size_t scale_stride);
 
-  void (*attend)(const AttendArgs& args);
+  /// f16 or q8_0 pages.
+  AttendFn attend_f16, attend_q8;
+  /// Adds the part of a split to those before it. total of nothing: zeros, with -inf as highest score.
+  void (*merge_part)(const float* part, uint32_t head_dim_v, float* total);
+  void (*finish_attend)(const float* total, uint32_t head_dim_v, float* out);
 
   /// p = softmax(x) over n values, or sigmoid of each.
   void (*softmax)(const float* x, uint32_t n, float* p);

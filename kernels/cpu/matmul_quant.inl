@@ -26,12 +26,6 @@ constexpr PlaneForm panel_form(PlaneForm form) {
 /// one stream too late and not across pages.
 constexpr uint32_t blocks_ahead(const PlaneForm& form) { return 32u / form.lo_bits; }
 
-template <uint32_t kBytes>
-LAMINA_WORD void prefetch(const void* p) {
-  LAMINA_UNROLL
-  for (uint32_t i = 0; i < kBytes; i += 64) __builtin_prefetch(static_cast<const char*>(p) + i);
-}
-
 /// The codes of one row tile, from its planes.
 template <PlaneForm P>
 struct PlaneCodes {

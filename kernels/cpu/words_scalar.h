@@ -66,13 +66,13 @@ LAMINA_WORD F select_less(F a, F b, F x, F y) {
   return lanes<F>([&](int i) { return a.v[i] < b.v[i] ? x.v[i] : y.v[i]; });
 }
 
-LAMINA_WORD float f16_float(uint16_t h) {
+LAMINA_WORD float f16_value(uint16_t h) {
   _Float16 x;
   std::memcpy(&x, &h, 2);
   return static_cast<float>(x);
 }
 LAMINA_WORD F load_f16(const uint16_t* p) {
-  return lanes<F>([&](int i) { return f16_float(p[i]); });
+  return lanes<F>([&](int i) { return f16_value(p[i]); });
 }
 LAMINA_WORD void store_f16(uint16_t* p, F a) {
   for (int i = 0; i < 16; i++) {
