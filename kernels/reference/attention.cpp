@@ -79,7 +79,7 @@ void store(KvType type, std::span<const float> x, float* to) {
     for (float value : group) amax = std::max(amax, std::fabs(value));
     const float d = gguf::f16_to_f32(gguf::f32_to_f16(std::min(amax / 127.0f, 65504.0f)));
     const float inverse = d > 0 ? 1.0f / d : 0.0f;
-    for (float value : group) *to++ = std::nearbyint(std::clamp(value * inverse, -127.0f, 127.0f)) * d;
+    for (float value : group) *to++ = static_cast<float>(std::lrint(std::clamp(value * inverse, -127.0f, 127.0f))) * d;
   }
 }
 
