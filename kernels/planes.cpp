@@ -82,7 +82,7 @@ void interleave(const TileStretch& rows, uint64_t n, Element* out, Value value) 
 }
 
 /// Packs bits [from, from + kBits) of n columns' codes into words. A row's codes are read by eights, which are the
-/// fields 2j and 2j + 1 of its word.
+/// fields 2j and 2j + 1 of its word; words of 8-bit codes have one field.
 template <int kBits>
 void pack_codes(const TileStretch& rows, uint32_t n, int from, uint32_t* words) {
   constexpr uint32_t kColumns = 4 * (8 / kBits);  // of a word
@@ -94,7 +94,7 @@ void pack_codes(const TileStretch& rows, uint32_t n, int from, uint32_t* words) 
       std::memcpy(&eight, row.code + word * kColumns + j, std::min<size_t>(kColumns, 8));
       fields |= (eight >> from & kMask) << (kBits * j / 4);
     }
-    return fields | fields >> (32 - kBits);
+    return kBits == 8 ? fields : fields | fields >> (32 - kBits);
   });
 }
 

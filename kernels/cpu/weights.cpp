@@ -88,35 +88,41 @@ std::string Weights::key_of_planes(const gguf::File& file) const {
 }
 
 void Weights::load(const gguf::File& file, Pool& pool, const Progress& progress) {
+  if (cached_) return;
+  constexpr uint64_t kBytesAtOnce = uint64_t{16} << 20;  // small matrices are filled together, large ones alone
   uint64_t done = 0;
-  for (const auto& [weight, matrix] : wanted_) {
-    if (cached_) break;
-    fill(*weight, *matrix, pool);
-    file.release(*weight->tensor);
-    done += matrix->bytes();
+  for (auto first = wanted_.begin(), last = first; first != wanted_.end(); first = last) {
+    std::vector<TileRange> ranges;
+    for (const uint64_t end = done + kBytesAtOnce; last != wanted_.end() && done < end; ++last) {
+      add_ranges(*last->first, *last->second, ranges);
+      done += last->second->bytes();
+    }
+    std::atomic<size_t> next{0};
+    pool.run([&](int) {
+      for (size_t i; (i = next++) < ranges.size();) {
+        const TileRange& r = ranges[i];
+        r.planes->fill(r.file_rows, r.first_tile, r.last_tile);
+      }
+    });
+    std::for_each(first, last, [&](const auto& filled) { file.release(*filled.first->tensor); });
     if (progress) progress(done, plane_bytes_);
   }
-  if (cached_ || cache_path_.empty()) return;
-  write_planes(cache_path_, cache_key_, {memory_.data(), plane_bytes_}, pool);
+  if (!cache_path_.empty()) write_planes(cache_path_, cache_key_, {memory_.data(), plane_bytes_}, pool);
 }
 
-void Weights::fill(const Weight& weight, Matrix& matrix, Pool& pool) {
+void Weights::add_ranges(const Weight& weight, Matrix& matrix, std::vector<TileRange>& ranges) {
+  constexpr uint32_t kTilesAtOnce = 8;
   const gguf::Type& type = *weight.tensor->type;
   const uint64_t row_bytes = uint64_t{weight.n_cols} / type.block * type.bytes;
   const uint64_t expert_rows = weight.tensor->n_rows() / weight.n_expert;
-  const uint32_t tiles = matrix.planes[0].view().n_row_tiles;
-  // Work items: a few row tiles of one expert.
-  constexpr uint32_t kTilesAtOnce = 8;
-  const uint32_t chunks = (tiles + kTilesAtOnce - 1) / kTilesAtOnce;
-  std::atomic<uint64_t> next{0};
-  pool.run([&](int) {
-    for (uint64_t item; (item = next++) < uint64_t{chunks} * weight.n_expert;) {
-      const uint64_t expert = item / chunks, first = item % chunks * kTilesAtOnce;
-      const std::byte* rows = weight.tensor->data.data() + (expert * expert_rows + weight.first_row) * row_bytes;
-      matrix.planes[expert].fill(rows, static_cast<uint32_t>(first),
-                                 std::min(static_cast<uint32_t>(first) + kTilesAtOnce, tiles));
+  const std::byte* rows = weight.tensor->data.data() + weight.first_row * row_bytes;
+  for (Planes& planes : matrix.planes) {
+    const uint32_t tiles = planes.view().n_row_tiles;
+    for (uint32_t tile = 0; tile < tiles; tile += kTilesAtOnce) {
+      ranges.push_back({&planes, rows, tile, std::min(tile + kTilesAtOnce, tiles)});
     }
-  });
+    rows += expert_rows * row_bytes;
+  }
 }
 
 const Matrix& Weights::matrix(const Weight& weight) const {

@@ -31,8 +31,8 @@ class Weights {
   Weights(const Program& program, const gguf::File& file, const Kernels& kernels, Pool& pool,
           const std::string& cache_folder);
 
-  /// Fills planes that came from no cache, tensor by tensor with all threads; the file's pages are dropped behind. Then
-  /// writes the cache, if there is to be one.
+  /// Fills planes that came from no cache, some tensors at a time with all threads; the file's pages are dropped
+  /// behind. Then writes the cache, if there is to be one.
   void load(const gguf::File& file, Pool& pool, const Progress& progress);
 
   const Matrix& matrix(const Weight& weight) const;
@@ -50,7 +50,14 @@ class Weights {
   using Key = std::tuple<const gguf::Tensor*, uint32_t, uint32_t>;  // tensor, first, n
   /// Which file, layout and matrices the planes are of.
   std::string key_of_planes(const gguf::File& file) const;
-  static void fill(const Weight& weight, Matrix& matrix, Pool& pool);
+
+  /// Row tiles of one matrix that one thread fills.
+  struct TileRange {
+    Planes* planes;
+    const std::byte* file_rows;  ///< of the whole matrix
+    uint32_t first_tile, last_tile;
+  };
+  static void add_ranges(const Weight& weight, Matrix& matrix, std::vector<TileRange>& ranges);
 
   std::vector<std::pair<const Weight*, Matrix*>> wanted_;  ///< in the order of the program, each matrix once
   std::map<Key, Matrix> matrices_;
