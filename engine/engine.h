@@ -46,6 +46,9 @@ class Engine {
   uint32_t max_rows() const { return capacity_.max_rows; }
   uint32_t max_outputs() const { return capacity_.max_outputs; }
 
+  /// A step to fill and run, whose memory lasts from step to step.
+  Step& step() { return step_; }
+
   /// Runs one step; counts them, so that a Session knows whether the device still holds its logits.
   void run(const Step& step);
 
@@ -55,6 +58,7 @@ class Engine {
 
   uint64_t n_steps() const { return n_steps_; }
   std::span<const float> logits(uint32_t output) { return executable_->logits(output); }
+  std::span<const TokenLogit> best(uint32_t output) { return executable_->best(output); }
   int32_t argmax(uint32_t output) { return executable_->argmax(output); }
 
  private:
@@ -66,6 +70,7 @@ class Engine {
   Capacity capacity_;
   PagePool pages_;
   std::unique_ptr<Executable> executable_;
+  Step step_;
   uint64_t n_steps_ = 0;
   AfterOp after_op_;
 };

@@ -125,9 +125,6 @@ struct Kernels {
   void (*scale)(const float* x, float s, uint32_t n, float* y);
   void (*add)(const float* x, const float* z, uint32_t n, float* y);
 
-  /// Index of the highest of x[n], the lowest of equals; 0 when none is a number.
-  uint32_t (*argmax)(const float* x, uint32_t n);
-
   /// Sum in the promised order: 16 lanes i mod 16, then the tree.
   float (*sum)(const float* x, uint32_t n);
 

@@ -1,5 +1,5 @@
 // What happens to one row of activations between products: norms, gates, rope, packing into the kernels' forms,
-// softmax, argmax. In and out: float32 rows of any length; nothing is read or written past the end.
+// softmax. In and out: float32 rows of any length; nothing is read or written past the end.
 
 namespace lamina::cpu {
 namespace {
@@ -203,37 +203,6 @@ void scale_row(const float* x, float s, uint32_t n, float* y) {
 
 void add_row(const float* x, const float* z, uint32_t n, float* y) {
   map(n, y, [&](auto part) { return part(x) + part(z); });
-}
-
-/// Each lane keeps its first highest value; indices below 2^24 are exact in float32.
-uint32_t argmax_row(const float* x, uint32_t n) {
-  float first[16];
-  for (int i = 0; i < 16; i++) first[i] = static_cast<float>(i);
-  F best = set1(-__builtin_inff()), best_at = set1(0.0f), at = load(first);
-  uint32_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    const F v = load(x + i);
-    best_at = select_less(best, v, at, best_at);
-    best = select_less(best, v, v, best);
-    at = at + set1(16.0f);
-  }
-  float value[16], index[16];
-  store(value, best);
-  store(index, best_at);
-  float top = value[0], top_at = index[0];
-  for (int j = 1; j < 16; j++) {
-    if (value[j] > top || (value[j] == top && index[j] < top_at)) {
-      top = value[j];
-      top_at = index[j];
-    }
-  }
-  for (; i < n; i++) {
-    if (x[i] > top) {
-      top = x[i];
-      top_at = static_cast<float>(i);
-    }
-  }
-  return static_cast<uint32_t>(top_at);
 }
 
 }  // namespace
