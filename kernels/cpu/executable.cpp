@@ -67,7 +67,7 @@ CpuExecutable::CpuExecutable(const Program& program, const gguf::File& file, con
   }
   for (size_t i = 0; i < program_.ops.size(); i++)
     if (std::holds_alternative<LinearOp>(program_.ops[i])) bind_tail(i);
-  counters_ = std::vector<Counter>(program_.ops.size());
+  counters_ = std::vector<Counter>(program_.ops.size() * static_cast<size_t>(pool.size()));
   done_ = std::vector<Counter>(most_heads);
   packed_.allocate();
   own_packed_.resize(static_cast<size_t>(pool.size()));
@@ -153,7 +153,9 @@ void CpuExecutable::bind_tail(size_t index) {
   BoundLinear& bound = linears_[index];
   if (bound.out == RowSet::kPairs || index + 1 == ops.size()) return;
   if (const auto* append = std::get_if<AppendOp>(&ops[index + 1])) {
-    bound.n_tail = is_append_of(*append, op) ? 1 : 0;
+    if (!is_append_of(*append, op)) return;
+    bound.append = append;
+    bound.n_tail = 1;
   } else if (const auto* argmax = std::get_if<ArgmaxOp>(&ops[index + 1])) {
     bound.offers = op.products.size() == 1 && op.products[0].out == argmax->logits && bound.out == RowSet::kOutputs;
   } else {

@@ -2,6 +2,7 @@
 // barriers. With few rows a barrier costs as much as a small op, so the ops behind a product that need no more than
 // some of its rows are its tail: the thread that completes those rows runs them, and no barrier stands between.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <span>
@@ -23,6 +24,9 @@ class CpuExecutable : public Executable {
   /// Rows of a step up to which small ops run in the tails of products; and values up to which every thread packs the
   /// whole input of a product for itself. Either is sooner done than a barrier is passed.
   static constexpr uint32_t kTailRows = 4, kPackAlone = 3072;
+
+  /// Threads whose work a thread that has none left looks at.
+  static constexpr int kNeighbours = 4;
 
   /// Reserves all memory, compares it with what there is, then loads the weights.
   CpuExecutable(const Program& program, const gguf::File& file, const Capacity& capacity, const Kernels& kernels,
@@ -78,9 +82,10 @@ class CpuExecutable : public Executable {
     uint32_t n_cols = 0;
     bool quant = false, floats = false, pairs = false;  ///< forms of the input that the weights want
     std::vector<BoundProduct> products;
-    uint32_t n_row_tiles = 0;  ///< of all products
-    uint32_t n_tail = 0;       ///< ops behind it that may run in its tail
-    bool offers = false;       ///< makes the logits, and offers them to best_ in the place of the ArgmaxOp behind it
+    uint32_t n_row_tiles = 0;          ///< of all products
+    uint32_t n_tail = 0;               ///< ops behind it that may run in its tail
+    const AppendOp* append = nullptr;  ///< the tail, when that is the append of its heads
+    bool offers = false;  ///< makes the logits, and offers them to best_ in the place of the ArgmaxOp behind it
   };
 
   struct LayerKv {
@@ -127,11 +132,25 @@ class CpuExecutable : public Executable {
   };
 
   void pack_input(const LinearOp& op, const Multiplication& work, Worker worker);
-  std::pair<uint32_t, uint32_t> draw(Counter& counter, uint32_t n, uint32_t most) const;
+  /// Calls work(first, last) for parts of n items, `most` at a time, until none is left: first those of the thread's
+  /// own share, from a counter that nobody else touches meanwhile, then what its neighbours have left of theirs.
+  template <class Work>
+  void draw(size_t index, int thread, uint32_t n, uint32_t most, Work work) {
+    const int n_threads = pool_.size();
+    for (int i = 0; i < std::min(n_threads, 1 + kNeighbours); i++) {
+      const int owner = (thread + i) % n_threads;
+      const auto [begin, end] = everybody(owner).share(n);
+      std::atomic<uint32_t>& next = counters_[index * static_cast<size_t>(n_threads) + static_cast<size_t>(owner)].next;
+      while (begin + next.load(std::memory_order_relaxed) < end) {
+        const uint32_t first = begin + next.fetch_add(most, std::memory_order_relaxed);
+        if (first < end) work(first, std::min(first + most, end));
+      }
+    }
+  }
   void multiply(const Multiplication& work, const TileGroup& group, uint32_t first, uint32_t last, int thread);
   void finish(const BoundLinear& bound, const BoundProduct& p, uint32_t expert, uint32_t row_tile, uint32_t row,
               float* acc, int thread);
-  void run_tail(const BoundLinear& bound, size_t index, uint32_t first, uint32_t last, int thread);
+  void append_heads(const AppendOp& op, size_t index, uint32_t first, uint32_t last);
   void append_head(const AppendOp& op, size_t index, uint32_t row, uint32_t head);
   void choose_experts(const RouteOp& op, uint32_t row, float* p);
 
@@ -154,7 +173,7 @@ class CpuExecutable : public Executable {
   std::vector<PackedRows> own_packed_;  ///< a thread each, for inputs that it packs alone
   Memory scratch_;
   size_t scratch_stride_ = 0;      ///< floats a thread
-  std::vector<Counter> counters_;  ///< by op index
+  std::vector<Counter> counters_;  ///< [ops][threads]
   std::vector<Counter> done_;      ///< by part of the op that runs: heads that are complete, or [0]: the whole op
   uint64_t bytes_per_token_ = 0;
 

@@ -48,29 +48,19 @@ void CpuExecutable::run_op(const LinearOp& op, size_t index, Worker worker) {
   // packed tokens are read from a near cache.
   const uint32_t most = list.groups.size() == list.tiles.size() ? kMaxRowTiles : 2 * kMaxRowTiles;
   const auto n_tiles = static_cast<uint32_t>(list.groups.size()) * bound.n_row_tiles;
-  while (true) {
-    auto [first, last] = draw(counters_[index], n_tiles, most);
-    if (first == last) break;
-    const uint32_t begin = first, end = last;
-    while (first < last) {
-      const uint32_t group = first / bound.n_row_tiles, before = group * bound.n_row_tiles;
-      const uint32_t stop = std::min(last, before + bound.n_row_tiles);
-      multiply(work, list.groups[group], first - before, stop - before, worker.thread);
-      first = stop;
+  uint32_t n_done = 0;
+  draw(index, worker.thread, n_tiles, most, [&](uint32_t first, uint32_t last) {
+    n_done += last - first;
+    for (uint32_t at = first, stop; at < last; at = stop) {
+      const uint32_t group = at / bound.n_row_tiles, before = group * bound.n_row_tiles;
+      stop = std::min(last, before + bound.n_row_tiles);
+      multiply(work, list.groups[group], at - before, stop - before, worker.thread);
     }
-    if (tails_ && bound.n_tail > 0) run_tail(bound, index, begin, end, worker.thread);
-  }
-}
-
-/// The next of n items: at most `most`, and ever fewer towards the end, so that the threads end together.
-std::pair<uint32_t, uint32_t> CpuExecutable::draw(Counter& counter, uint32_t n, uint32_t most) const {
-  const auto n_threads = static_cast<uint32_t>(pool_.size());
-  uint32_t first = counter.next.load(std::memory_order_relaxed), last = 0;
-  do {
-    if (first >= n) return {n, n};
-    last = first + std::clamp((n - first) / (2 * n_threads), 1u, most);
-  } while (!counter.next.compare_exchange_weak(first, last, std::memory_order_relaxed));
-  return {first, last};
+    if (tails_ && bound.append != nullptr) append_heads(*bound.append, index + 1, first, last);
+  });
+  if (!tails_ || bound.append != nullptr || bound.n_tail == 0 || n_done == 0) return;
+  if (!done_[0].complete(n_done, n_tiles)) return;
+  for (uint32_t i = 1; i <= bound.n_tail; i++) run_op(index + i, Worker{worker.thread, 0, 1});
 }
 
 /// Norm or gate, then packing. A norm needs whole rows; others go by slices of columns.
@@ -144,26 +134,18 @@ void CpuExecutable::finish(const BoundLinear& bound, const BoundProduct& p, uint
   }
 }
 
-/// Runs what follows op `index` on the parts that row tiles [first, last) have completed: heads, or the whole op.
-void CpuExecutable::run_tail(const BoundLinear& bound, size_t index, uint32_t first, uint32_t last, int thread) {
-  const auto* append = std::get_if<AppendOp>(&program_.ops[index + 1]);
-  if (append == nullptr) {
-    if (!done_[0].complete(last - first, bound.n_row_tiles)) return;
-    for (uint32_t i = 1; i <= bound.n_tail; i++) run_op(index + i, Worker{thread, 0, 1});
-    return;
-  }
-  const KvShape& shape = program_.kv[append->layer];
+/// Appends the heads that row tiles [first, last) of q, k and v complete.
+void CpuExecutable::append_heads(const AppendOp& op, size_t index, uint32_t first, uint32_t last) {
+  const KvShape& shape = program_.kv[op.layer];
   const uint32_t of_k = shape.head_dim_k / kRowTile, of_v = shape.head_dim_v / kRowTile;  // tiles of a head
-  const uint32_t n_k = append->n_head + shape.n_head_kv;  // q and k heads; then come those of v
-  while (first < last) {
-    const uint32_t head = first < n_k * of_k ? first / of_k : n_k + (first - n_k * of_k) / of_v;
-    const uint32_t of = head < n_k ? of_k : of_v;
-    const uint32_t begin = head < n_k ? head * of_k : n_k * of_k + (head - n_k) * of_v;
-    const uint32_t stop = std::min(last, begin + of);
-    if (done_[head].complete(stop - first, of)) {
-      for (uint32_t row = 0; row < n_rows(RowSet::kTokens); row++) append_head(*append, index + 1, row, head);
-    }
-    first = stop;
+  const uint32_t n_k = op.n_head + shape.n_head_kv;  // q and k heads; then come those of v
+  for (uint32_t at = first, stop; at < last; at = stop) {
+    const bool is_v = at >= n_k * of_k;
+    const uint32_t of = is_v ? of_v : of_k, before = is_v ? n_k * of_k : 0, nth = (at - before) / of;
+    const uint32_t head = is_v ? n_k + nth : nth;
+    stop = std::min(last, before + (nth + 1) * of);
+    if (stop - at < of && !done_[head].complete(stop - at, of)) continue;
+    for (uint32_t row = 0; row < n_rows(RowSet::kTokens); row++) append_head(op, index, row, head);
   }
 }
 

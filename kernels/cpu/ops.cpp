@@ -121,8 +121,7 @@ void CpuExecutable::run_op(const AttendOp& op, size_t index, Worker worker) {
   args.head_dim_v = shape.head_dim_v;
   args.softcap = op.softcap;
   args.scratch = scratch(worker.thread);
-  std::atomic<uint32_t>& next = counters_[index].next;
-  for (uint32_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < n_items;) {
+  draw(index, worker.thread, n_items, 1, [&](uint32_t item, uint32_t) {
     const uint32_t row = item / op.n_head, h = item % op.n_head, kv = h / group;
     args.q = buffer(op.q).row(row) + h * shape.head_dim_k;
     args.out = buffer(op.out).row(row) + h * shape.head_dim_v;
@@ -133,7 +132,7 @@ void CpuExecutable::run_op(const AttendOp& op, size_t index, Worker worker) {
     args.last = step_->position[row] + 1;
     args.first = op.window != 0 && args.last > op.window ? args.last - op.window : 0;
     kernels_.attend(args);
-  }
+  });
 }
 
 /// Whoever completes the choices also orders the (token, expert) pairs by expert.
