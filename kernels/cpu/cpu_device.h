@@ -11,13 +11,13 @@ namespace lamina {
 
 struct CpuOptions {
   int n_threads = 0;  ///< 0: what affinity and the cgroup's quota allow
-  std::string isa;    ///< "scalar", "avx2", "avx512"; empty: LAMINA_ISA if set, else the best
+  std::string isa;    ///< "scalar", "avx2", "avxvnni", "avx512"; empty: LAMINA_ISA if set, else the best
 };
 
 /// Throws Error(kUsage) for an unknown or unsupported instruction set or a thread count outside 1..1024.
 std::unique_ptr<Device> make_cpu_device(const CpuOptions& options);
 
-/// Instruction sets that this CPU can run, slowest first: "scalar", "avx2", "avx512".
+/// Instruction sets that this CPU can run, slowest first: "scalar", "avx2", "avxvnni", "avx512".
 std::vector<std::string> cpu_isas();
 
 /// The one that make_cpu_device takes when none is named: the best, capped by LAMINA_ISA. Throws Error(kUsage) for a

@@ -19,6 +19,19 @@
 
 namespace lamina::cpu {
 
+/// One layer's pool of KV pages.
+struct LayerKv {
+  LayerKv(const KvShape& shape, KvType kv_type, uint32_t n_pages);
+
+  KvType type;
+  size_t k_head, v_head;  ///< bytes of one head in a page
+  size_t k_page, v_page;  ///< bytes of a page
+  Memory k, v;
+
+  std::byte* k_at(uint32_t page, uint32_t head) const { return k.as<std::byte>() + page * k_page + head * k_head; }
+  std::byte* v_at(uint32_t page, uint32_t head) const { return v.as<std::byte>() + page * v_page + head * v_head; }
+};
+
 class CpuExecutable : public Executable {
  public:
   /// Rows of a step up to which small ops run in the tails of products; and values up to which every thread packs the
@@ -80,7 +93,7 @@ class CpuExecutable : public Executable {
     NormArgs norm;
     RowSet out = RowSet::kTokens;  ///< row set of all outputs
     uint32_t n_cols = 0;
-    bool quant = false, floats = false, pairs = false;  ///< forms of the input that the weights want
+    PackForms forms;  ///< of the input
     std::vector<BoundProduct> products;
     uint32_t n_row_tiles = 0;          ///< of all products
     uint32_t n_tail = 0;               ///< ops behind it that may run in its tail
@@ -88,10 +101,11 @@ class CpuExecutable : public Executable {
     bool offers = false;  ///< makes the logits, and offers them to best_ in the place of the ArgmaxOp behind it
   };
 
-  struct LayerKv {
-    Memory k, v;
-    size_t k_stride = 0, v_stride = 0;  ///< elements of one page
+  /// Neighbouring rows of one sequence that attend together.
+  struct RowBlock {
+    uint32_t begin, end;
   };
+  static constexpr uint32_t kMostRows = 8, kMostHeads = 8;  ///< of one job of an attention
 
   /// Of one rope, for the rows of a step.
   struct Rotations {
@@ -107,6 +121,9 @@ class CpuExecutable : public Executable {
   Worker everybody(int thread) const {
     return {thread, static_cast<uint32_t>(thread), static_cast<uint32_t>(pool_.size())};
   }
+
+  void cut_rows();
+  void reserve_attention(const Capacity& capacity);
 
   // One op, done by a team; walk() puts a barrier behind it and its tail.
   void walk(int thread);
@@ -148,6 +165,8 @@ class CpuExecutable : public Executable {
     }
   }
   void multiply(const Multiplication& work, const TileGroup& group, uint32_t first, uint32_t last, int thread);
+  void multiply(const Multiplication& work, const BoundProduct& p, const TileGroup& group, uint32_t row_tile,
+                uint32_t n, int thread);
   void finish(const BoundLinear& bound, const BoundProduct& p, uint32_t expert, uint32_t row_tile, uint32_t row,
               float* acc, int thread);
   void append_heads(const AppendOp& op, size_t index, uint32_t first, uint32_t last);
@@ -159,6 +178,7 @@ class CpuExecutable : public Executable {
   uint32_t n_rows(RowSet set) const;
   const TileList& tiles(RowSet set) const;
   const Rows& buffer(Buf i) const { return buffers_[static_cast<size_t>(i)]; }
+  uint32_t* panel(int thread) const { return panels_.as<uint32_t>() + static_cast<size_t>(thread) * panel_stride_; }
   float* scratch(int thread) const { return scratch_.as<float>() + static_cast<size_t>(thread) * scratch_stride_; }
 
   const Program program_;
@@ -172,7 +192,13 @@ class CpuExecutable : public Executable {
   PackedRows packed_;
   std::vector<PackedRows> own_packed_;  ///< a thread each, for inputs that it packs alone
   Memory scratch_;
-  size_t scratch_stride_ = 0;      ///< floats a thread
+  size_t scratch_stride_ = 0;            ///< floats a thread
+  Memory attend_parts_;                  ///< a thread: totals and parts of a job
+  size_t attend_stride_ = 0;             ///< floats a thread
+  Memory split_parts_;                   ///< parts of jobs whose splits are tasks: [job][split][query][part_stride]
+  std::vector<Counter> split_counters_;  ///< splits done, by job
+  Memory panels_;
+  size_t panel_stride_ = 0;        ///< words a thread
   std::vector<Counter> counters_;  ///< [ops][threads]
   std::vector<Counter> done_;      ///< by part of the op that runs: heads that are complete, or [0]: the whole op
   uint64_t bytes_per_token_ = 0;
@@ -182,6 +208,7 @@ class CpuExecutable : public Executable {
   bool tails_ = false;   ///< small ops run in the tails of products
   bool traced_ = false;  ///< op by op: no tails, and all logits are written
   TileList token_tiles_, output_tiles_, pair_tiles_;
+  std::vector<RowBlock> row_blocks_;
   std::vector<Rotations> rotations_;  ///< by rope
   Memory chosen_;                     ///< [rows][n_expert_used] u32, ascending
   Memory expert_weights_;             ///< [rows][n_expert_used] f32

@@ -29,7 +29,7 @@ Gate gate_of(Activation activation) {
 }  // namespace
 
 PackedTile CpuExecutable::Multiplication::tile(const TokenTile& at) const {
-  return packed.tile(at, one_input ? 0 : at.slot, bound.n_cols, bound.quant, bound.floats, bound.pairs);
+  return packed.tile(at, one_input ? 0 : at.slot, bound.n_cols, bound.forms);
 }
 
 void CpuExecutable::run_op(const LinearOp& op, size_t index, Worker worker) {
@@ -94,24 +94,44 @@ void CpuExecutable::pack_input(const LinearOp& op, const Multiplication& work, W
 /// Row tiles [first, last), counted over all products of one expert, times its token tiles.
 void CpuExecutable::multiply(const Multiplication& work, const TileGroup& group, uint32_t first, uint32_t last,
                              int thread) {
+  uint32_t before = 0;  // row tiles of earlier products
+  for (const BoundProduct& p : work.bound.products) {
+    const uint32_t begin = std::max(first, before), end = std::min(last, before + p.n_row_tiles);
+    const uint32_t together = p.matrix->kernels->unpack != nullptr ? panel_tiles(work.bound.n_cols) : kMaxRowTiles;
+    for (uint32_t at = begin; at < end; at += together) {
+      multiply(work, p, group, at - before, std::min(together, end - at), thread);
+    }
+    before += p.n_row_tiles;
+  }
+}
+
+/// Row tiles [row_tile, row_tile + n) of one product. The widest token tiles come first.
+void CpuExecutable::multiply(const Multiplication& work, const BoundProduct& p, const TileGroup& group,
+                             uint32_t row_tile, uint32_t n, int thread) {
+  const ProductKernels& kernels = *p.matrix->kernels;
+  const size_t panel_words = cpu::panel_words(work.bound.n_cols);
   float* acc = scratch(thread);
+  bool unpacked = false;  // the row tiles are in the panels
   for (uint32_t g = group.begin; g < group.end; g++) {
     const TokenTile& tile = work.list.tiles[g];
     const PackedTile packed = work.tile(tile);
-    uint32_t before = 0;  // row tiles of earlier products
-    for (const BoundProduct& p : work.bound.products) {
-      const uint32_t begin = std::max(first, before), end = std::min(last, before + p.n_row_tiles);
-      for (uint32_t at = begin; at < end; at += kMaxRowTiles) {
-        const uint32_t row_tile = at - before, n = std::min<uint32_t>(kMaxRowTiles, end - at);
-        p.matrix->matmul[tile.width_index](p.matrix->planes[tile.expert].view(), row_tile, n, packed, acc);
-        for (uint32_t i = 0; i < n; i++) {
-          for (uint32_t t = 0; t < tile.count; t++) {
-            finish(work.bound, p, tile.expert, row_tile + i, work.list.rows[tile.begin + t],
-                   acc + (i * static_cast<uint32_t>(tile.width()) + t) * kRowTile, thread);
-          }
-        }
+    const PlaneView& w = p.matrix->planes[tile.expert].view();
+    if (tile.width() == kMaxTokenTile && kernels.unpack != nullptr) {
+      for (uint32_t i = 0; i < n && !unpacked; i++) {
+        kernels.unpack(w, row_tile + i, panel(thread) + i * panel_words);
       }
-      before += p.n_row_tiles;
+      unpacked = true;
+      for (uint32_t i = 0; i < n; i++) {
+        kernels.panel(w, row_tile + i, panel(thread) + i * panel_words, packed, acc + i * kMaxTokenTile * kRowTile);
+      }
+    } else {
+      kernels.matmul[tile.width_index](w, row_tile, n, packed, acc);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+      for (uint32_t t = 0; t < tile.count; t++) {
+        finish(work.bound, p, tile.expert, row_tile + i, work.list.rows[tile.begin + t],
+               acc + (i * static_cast<uint32_t>(tile.width()) + t) * kRowTile, thread);
+      }
     }
   }
 }

@@ -143,12 +143,12 @@ LAMINA_WORD I to_bf16(F x) {
   return kept & set1_int(static_cast<int32_t>(0xffff0000));
 }
 
-/// 16 words of 32 bits, a token's of a tile: `width` apart.
-LAMINA_WORD void store_column(uint32_t* out, size_t width, I words) {
-  if (width == 1) return store_u32(out, words);
+/// The first n of 16 words of 32 bits as a token's of a tile: `width` apart.
+LAMINA_WORD void store_column(void* out, size_t width, I words, uint32_t n) {
+  if (width == 1 && n == 16) return store_u32(static_cast<uint32_t*>(out), words);
   uint32_t word[16];
   store_u32(word, words);
-  for (size_t i = 0; i < 16; i++) out[i * width] = word[i];
+  for (size_t i = 0; i < n; i++) std::memcpy(static_cast<char*>(out) + i * width * sizeof(uint32_t), &word[i], 4);
 }
 
 /// 32 columns as 16 pairs of bf16, even column low.
@@ -166,18 +166,23 @@ void pack_row(const float* x, uint32_t n, const PackedTile& tile, int t) {
                  tile.fields + b * kPackFields * width, tile.width, t);
     }
   }
-  if (tile.floats != nullptr) {
-    for (size_t c = 0; c < n; c++) tile.floats[c * width + static_cast<size_t>(t)] = x[c];
+  const auto by_16 = [&](float* out, auto word) {
+    uint32_t c = 0;
+    for (; c + 16 <= n; c += 16) store_column(out + c * width + t, width, word(load(x + c)), 16);
+    if (c < n) store_column(out + c * width + t, width, word(load_part(x + c, n - c)), n - c);
+  };
+  if (tile.floats != nullptr) by_16(tile.floats, [](F v) { return as_int(v); });
+  if (tile.rounded != nullptr) {
+    by_16(tile.rounded, [](F v) { return to_bf16(v); });
+    if (n % 2 != 0) tile.rounded[n * width + static_cast<size_t>(t)] = 0.0f;
   }
   if (tile.pairs != nullptr) {
     uint32_t* out = tile.pairs + t;
     uint32_t c = 0;
-    for (; c + 32 <= n; c += 32) store_column(out + c / 2 * width, width, pack_pairs(x + c));
+    for (; c + 32 <= n; c += 32) store_column(out + c / 2 * width, width, pack_pairs(x + c), 16);
     float tail[32] = {};
     if (c < n) std::memcpy(tail, x + c, (n - c) * sizeof(float));
-    uint32_t pair[16];
-    store_u32(pair, pack_pairs(tail));
-    for (uint32_t i = 0; c + 2 * i < n; i++) out[(c / 2 + i) * width] = pair[i];
+    if (c < n) store_column(out + c / 2 * width, width, pack_pairs(tail), (n - c + 1) / 2);
   }
 }
 

@@ -11,17 +11,17 @@ namespace lamina::cpu {
 namespace {
 
 /// The product kernels of a type, by index into kTokenTiles; nullptr when it cannot be multiplied.
-const MatmulFn* find_matmul(const gguf::Type& type, const Kernels& kernels) {
+const ProductKernels* find_kernels(const gguf::Type& type, const Kernels& kernels) {
   switch (type.id) {
-    case gguf::TypeId::kF32: return kernels.f32;
-    case gguf::TypeId::kF16: return kernels.f16;
-    case gguf::TypeId::kBF16: return kernels.bf16;
+    case gguf::TypeId::kF32: return &kernels.f32;
+    case gguf::TypeId::kF16: return &kernels.f16;
+    case gguf::TypeId::kBF16: return &kernels.bf16;
     default: break;
   }
   if (type.kind != gguf::TypeKind::kQuant) return nullptr;
   const auto form = std::find(gguf::kForms.begin(), gguf::kForms.end(), type.form);
   LAMINA_CHECK(form != gguf::kForms.end());
-  return kernels.quant[form - gguf::kForms.begin()];
+  return &kernels.quant[form - gguf::kForms.begin()];
 }
 
 }  // namespace
@@ -39,14 +39,14 @@ Weights::Weights(const Program& program, const Kernels& kernels) {
     for (const Product& product : linear->products) {
       const Weight& w = product.weight;
       const gguf::Type& type = *w.tensor->type;
-      const MatmulFn* matmul = find_matmul(type, kernels);
-      if (matmul == nullptr) {
+      const ProductKernels* found = find_kernels(type, kernels);
+      if (found == nullptr) {
         fail(ErrorKind::kDevice, "op {} (linear): tensor {} has type {}, which the CPU device cannot multiply", i,
              printable(w.tensor->name), type.name);
       }
       Matrix& matrix = matrices_[{w.tensor, w.first_row, w.n_rows}];
       if (!matrix.planes.empty()) continue;
-      matrix.matmul = matmul;
+      matrix.kernels = found;
       for (uint32_t e = 0; e < w.n_expert; e++) matrix.planes.emplace_back(type, w.n_rows, w.n_cols);
       wanted_.emplace_back(&w, &matrix);
     }

@@ -17,7 +17,7 @@ namespace lamina::cpu {
 /// A matrix for each expert (one for a dense weight), and its product kernels by index into kTokenTiles.
 struct Matrix {
   std::vector<Planes> planes;
-  const MatmulFn* matmul = nullptr;
+  const ProductKernels* kernels = nullptr;
   uint64_t bytes() const;
 };
 
