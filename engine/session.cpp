@@ -25,9 +25,10 @@ class StepPlanner {
     n_sequences_ = 0;
     n_best_.reset();
     for (const Feed& feed : feeds_) add_rows(feed);
+    if (step_.token.empty()) return false;
     step_.pages.resize(n_sequences_);
     step_.n_best = n_best_.value_or(1);
-    return !step_.token.empty();
+    return true;
   }
 
   void run(const OutputSink& sink) {

@@ -4,6 +4,8 @@
 // other metadata. Names are looked up in sorted lists: no input can make them slow, as it could with a hash table.
 #include "gguf/file.h"
 
+#include <sys/stat.h>
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -180,6 +182,17 @@ File::~File() = default;
 
 const std::string& File::path() const { return state_->mappings.front().path(); }
 size_t File::n_parts() const { return state_->mappings.size(); }
+
+std::string File::identity() const {
+  std::string text;
+  for (const Mapping& mapping : state_->mappings) {
+    struct stat info = {};
+    if (stat(mapping.path().c_str(), &info) != 0) info = {};  // gone: like no other
+    text += fmt::format("{} {} {} {}.{:09}\n", info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
+                        info.st_mtim.tv_nsec);
+  }
+  return text;
+}
 uint32_t File::version() const { return state_->version; }
 uint64_t File::size_bytes() const { return state_->size_bytes; }
 const std::vector<std::string>& File::warnings() const { return state_->warnings; }

@@ -44,6 +44,9 @@ void add_model_options(CLI::App& verb, ModelOptions& options) {
       ->check(CLI::Range(1, 16384))
       ->capture_default_str();
   add_kv_option(verb, options);
+  verb.add_flag("--plane-cache", options.plane_cache,
+                fmt::format("keep the model as the kernels read it in {}, for a faster start next time",
+                            (cache_folder() / "planes").string()));
   add_metadata_options(verb, options.metadata);
   add_log_options(verb, options);
 }
@@ -68,7 +71,8 @@ std::string find_model(const std::string& model) {
 std::shared_ptr<Device> make_device(const ModelOptions& options) {
   const std::string kind = options.device.substr(0, options.device.find(':'));
   if (options.device == "auto" || options.device == "cpu") {
-    return make_cpu_device({.n_threads = options.n_threads, .isa = {}});
+    const std::string planes = options.plane_cache ? (cache_folder() / "planes").string() : "";
+    return make_cpu_device({.n_threads = options.n_threads, .isa = {}, .plane_cache = planes});
   }
   if (kind == "opencl" || kind == "cuda" || kind == "bang") {
     fail(ErrorKind::kDevice, "device '{}' is not part of this build, which has: cpu", printable(options.device));

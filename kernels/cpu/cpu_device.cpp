@@ -18,7 +18,10 @@ bool bf16_pairs_are_faster() {
   using Clock = std::chrono::steady_clock;
   constexpr uint32_t kColumns = 512;
   constexpr int kWidest = cpu::kWidthCount - 1, kRounds = 5;
-  const Planes planes(*gguf::find_type("BF16"), kRowTile * cpu::kMaxRowTiles, kColumns);
+  constexpr uint32_t kRows = kRowTile * cpu::kMaxRowTiles;
+  const gguf::Type& type = *gguf::find_type("BF16");
+  const Memory memory(plane_bytes(type, kRows, kColumns), "weights");
+  const Planes planes(type, kRows, kColumns, memory.data());
   const std::vector<float> x(size_t{kColumns} * cpu::kMaxTokenTile);
   std::vector<uint32_t> pairs(x.size() / 2);
   cpu::PackedTile packed;
@@ -72,7 +75,8 @@ double products_per_second(std::span<const cpu::PeakKernel> kernels, int width, 
 
 class CpuDevice : public Device {
  public:
-  CpuDevice(const std::string& isa, int n_threads) : kernels_(kernels_of(isa)), pool_(n_threads) {}
+  CpuDevice(const std::string& isa, int n_threads, std::string plane_cache)
+      : kernels_(kernels_of(isa)), pool_(n_threads), plane_cache_(std::move(plane_cache)) {}
 
   std::string name() const override { return "cpu"; }
 
@@ -83,12 +87,13 @@ class CpuDevice : public Device {
 
   std::unique_ptr<Executable> compile(const Program& program, const gguf::File& file, const Capacity& capacity,
                                       const Progress& progress) override {
-    return std::make_unique<cpu::CpuExecutable>(program, file, capacity, kernels_, pool_, progress);
+    return std::make_unique<cpu::CpuExecutable>(program, file, capacity, kernels_, pool_, plane_cache_, progress);
   }
 
  private:
   const cpu::Kernels kernels_;
   cpu::Pool pool_;
+  const std::string plane_cache_;
 };
 
 }  // namespace
@@ -104,7 +109,7 @@ std::unique_ptr<Device> make_cpu_device(const CpuOptions& options) {
   if (n_threads < 1 || n_threads > kMostThreads) {
     fail(ErrorKind::kUsage, "{} threads: expected 1 to {}", n_threads, kMostThreads);
   }
-  return std::make_unique<CpuDevice>(isa, n_threads);
+  return std::make_unique<CpuDevice>(isa, n_threads, options.plane_cache);
 }
 
 }  // namespace lamina

@@ -10,8 +10,9 @@
 namespace lamina {
 
 struct CpuOptions {
-  int n_threads = 0;  ///< 0: what affinity and the cgroup's quota allow
-  std::string isa;    ///< "scalar", "avx2", "avxvnni", "avx512"; empty: LAMINA_ISA if set, else the best
+  int n_threads = 0;             ///< 0: what affinity and the cgroup's quota allow
+  std::string isa;               ///< "scalar", "avx2", "avxvnni", "avx512"; empty: LAMINA_ISA if set, else the best
+  std::string plane_cache = {};  ///< folder where planes are kept for the next time; empty: none are
 };
 
 /// Throws Error(kUsage) for an unknown or unsupported instruction set or a thread count outside 1..1024.
@@ -27,7 +28,7 @@ std::string cpu_isa();
 /// Threads that affinity and the cgroup's CPU quota allow, at least 1.
 int cpu_threads();
 
-/// Measured read bandwidth of main memory with `n_threads`, bytes a second (takes about 0.2 s).
+/// Measured read bandwidth of main memory with `n_threads`, bytes a second (takes about 0.5 s).
 double cpu_read_bandwidth(int n_threads);
 
 }  // namespace lamina

@@ -15,8 +15,9 @@ uint32_t padded(uint32_t n) { return (n + kRowTile - 1) / kRowTile * kRowTile; }
 }  // namespace
 
 CpuExecutable::CpuExecutable(const Program& program, const gguf::File& file, const Capacity& capacity,
-                             const Kernels& kernels, Pool& pool, const Progress& progress)
-    : program_(program), kernels_(kernels), pool_(pool), weights_(program_, kernels) {
+                             const Kernels& kernels, Pool& pool, const std::string& plane_cache,
+                             const Progress& progress)
+    : program_(program), kernels_(kernels), pool_(pool), weights_(program_, file, kernels, pool, plane_cache) {
   const uint64_t pairs = uint64_t{capacity.max_rows} * program_.n_expert_used;
   uint32_t widest = 0, most_heads = 1, most_experts = 1;
   for (const Buffer& b : program_.buffers) {
@@ -74,10 +75,11 @@ CpuExecutable::CpuExecutable(const Program& program, const gguf::File& file, con
   pair_tiles_.reserve(static_cast<uint32_t>(pairs), most_experts);
 
   // All of that is address space so far, which costs nothing: compare it with what there is before it is touched.
-  const uint64_t kv = kv_bytes(), weights = weights_.bytes();
+  const uint64_t kv = kv_bytes(), weights = weights_.memory_bytes();
   const auto mib = [](uint64_t bytes) { return bytes / 1024 / 1024; };
-  require_memory(memory_bytes(), fmt::format("the model ({} MiB of weights, {} of keys and values, {} of buffers)",
-                                             mib(weights), mib(kv), mib(memory_bytes() - kv - weights)));
+  const uint64_t needed = memory_bytes() - weights_.bytes() + weights;  // pages of a cache can be dropped
+  require_memory(needed, fmt::format("the model ({} MiB of weights, {} of keys and values, {} of buffers)",
+                                     mib(weights), mib(kv), mib(needed - kv - weights)));
   weights_.load(file, pool_, progress);
 }
 

@@ -41,9 +41,9 @@ class CpuExecutable : public Executable {
   /// Threads whose work a thread that has none left looks at.
   static constexpr int kNeighbours = 4;
 
-  /// Reserves all memory, compares it with what there is, then loads the weights.
+  /// `plane_cache`: a folder, or empty. Reserves all memory, compares it with what there is, then loads the weights.
   CpuExecutable(const Program& program, const gguf::File& file, const Capacity& capacity, const Kernels& kernels,
-                Pool& pool, const Progress& progress);
+                Pool& pool, const std::string& plane_cache, const Progress& progress);
 
   void run(const Step& step) override;
   void trace(const Step& step, const AfterOp& after_op) override;

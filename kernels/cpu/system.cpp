@@ -1,5 +1,6 @@
 // What the machine offers: instruction sets, threads, read bandwidth.
 #include <cpuid.h>
+#include <immintrin.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/memory.h"
+#include "kernels/memory_limits.h"
 
 namespace lamina {
 
@@ -66,28 +68,30 @@ int cpu_threads() {
 }
 
 double cpu_read_bandwidth(int n_threads) {
-  constexpr uint64_t kBytes = uint64_t{256} << 20;
-  constexpr int kRounds = 4;
-  const Memory memory(kBytes, "the bandwidth measurement");
+  // Larger than caches, where there is room; each core reads ahead of itself as the kernels do.
+  constexpr uint64_t kMost = uint64_t{512} << 20, kLine = 64, kAhead = 2048;
+  constexpr int kRounds = 12;
+  const auto threads = static_cast<uint64_t>(n_threads);
+  const uint64_t share = std::min(kMost, memory_limits().available / 4) / threads / kLine * kLine;
+  const Memory memory(share * threads + kAhead, "the bandwidth measurement");
   cpu::Pool pool(n_threads);
   std::atomic<uint64_t> sink{0};
+  const auto begin_of = [&](int thread) { return memory.data() + share * static_cast<uint64_t>(thread); };
+  pool.run([&](int thread) { std::fill_n(begin_of(thread), share, std::byte{1}); });
   double best = 0;
-  auto* words = memory.as<uint64_t>();
-  const uint64_t n = kBytes / sizeof(uint64_t) / static_cast<uint64_t>(n_threads) / 64 * 64;
-  pool.run([&](int thread) { std::fill_n(words + n * static_cast<uint64_t>(thread), n, 1); });
   for (int round = 0; round < kRounds; round++) {
     const auto start = std::chrono::steady_clock::now();
     pool.run([&](int thread) {
-      const uint64_t* p = words + n * static_cast<uint64_t>(thread);
-      uint64_t sums[64] = {};
-      for (uint64_t i = 0; i < n; i += 64) {
-        for (uint64_t j = 0; j < 64; j++) sums[j] ^= p[i + j];
+      __m128i sums[4] = {};
+      for (const std::byte *p = begin_of(thread), *end = p + share; p < end; p += kLine) {
+        __builtin_prefetch(p + kAhead);
+        const auto* lane = reinterpret_cast<const __m128i*>(p);
+        for (int i = 0; i < 4; i++) sums[i] = _mm_xor_si128(sums[i], _mm_load_si128(lane + i));
       }
-      for (uint64_t s : sums) sink += s;
+      for (const __m128i& s : sums) sink += static_cast<uint64_t>(_mm_cvtsi128_si64(s));
     });
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    best =
-        std::max(best, static_cast<double>(n * sizeof(uint64_t) * static_cast<uint64_t>(n_threads)) / seconds.count());
+    best = std::max(best, static_cast<double>(share * threads) / seconds.count());
   }
   return best;
 }
