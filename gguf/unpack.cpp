@@ -13,8 +13,11 @@ namespace {
 /// n bytes -> the n low nibbles, then the n high nibbles:   byte j = w[j + n] << 4 | w[j]
 template <int n>
 inline void split_nibbles(const uint8_t* __restrict in, uint8_t* __restrict code) {
-  for (int i = 0; i < n; ++i) code[i] = in[i] & 15;
-  for (int i = 0; i < n; ++i) code[n + i] = in[i] >> 4;
+  for (int i = 0; i < n; i += 8) {
+    const auto eight = load<uint64_t>(in + i);
+    store(code + i, eight & repeat8(15));
+    store(code + n + i, eight >> 4 & repeat8(15));
+  }
 }
 
 /// 64 bytes -> 256 two-bit codes. Each half of the bytes holds 128 columns:
@@ -42,6 +45,14 @@ inline void add_bits(uint32_t bits, uint8_t* code) {
   for (int i = 0; i < 4; ++i) {
     const uint64_t high = kByteMask[bits >> 8 * i & 255] & repeat8(1 << place);
     store(code + 8 * i, load<uint64_t>(code + 8 * i) | high);
+  }
+}
+
+/// Adds bit k of in[j] to code[32 k + j] as its bit `place`, for 32 bytes.
+template <int place>
+inline void add_bit_planes(const uint8_t* __restrict in, uint8_t* __restrict code) {
+  for (int k = 0; k < 8; ++k) {
+    for (int j = 0; j < 32; ++j) code[32 * k + j] = static_cast<uint8_t>(code[32 * k + j] | (in[j] >> k & 1) << place);
   }
 }
 
@@ -143,10 +154,7 @@ void unpack_q3_k(const std::byte* blocks, size_t n_blocks, const Fields& out) {
   for_blocks<Step{.bytes = 110, .code = 256, .scale = 16}>(
       blocks, n_blocks, out, [](const uint8_t* in, const Fields& f) {
         split_pairs(in + 32, f.code);
-        for (int k = 0; k < 8; ++k) {
-          uint8_t* code = f.code + 32 * k;
-          for (int j = 0; j < 32; ++j) code[j] = static_cast<uint8_t>(code[j] | (in[j] >> k & 1) << 2);
-        }
+        add_bit_planes<2>(in, f.code);
         const uint8_t *low = in + 96, *high = in + 104;
         for (int i = 0; i < 16; ++i) {
           const int low4 = low[i % 8] >> 4 * (i / 8) & 15, high2 = high[i % 4] >> 2 * (i / 4) & 3;
@@ -175,10 +183,7 @@ void unpack_q5_k(const std::byte* blocks, size_t n_blocks, const Fields& out) {
     f.dmin[0] = load<uint16_t>(in + 2);
     split_scales_and_mins(in + 4, f);
     for (int k = 0; k < 4; ++k) split_nibbles<32>(in + 48 + 32 * k, f.code + 64 * k);
-    for (int k = 0; k < 8; ++k) {
-      uint8_t* code = f.code + 32 * k;
-      for (int j = 0; j < 32; ++j) code[j] = static_cast<uint8_t>(code[j] | (in[16 + j] >> k & 1) << 4);
-    }
+    add_bit_planes<4>(in + 16, f.code);
   });
 }
 

@@ -87,9 +87,12 @@ void unpack_iq2_s(const std::byte* blocks, size_t n_blocks, const Fields& out) {
       blocks, n_blocks, out, [](const uint8_t* in, const Fields& f) {
         f.d[0] = load<uint16_t>(in);
         const uint8_t *low = in + 2, *signs = in + 34, *high = in + 66;
-        for (int i = 0; i < 32; ++i) {
-          const uint32_t index = low[i] | (high[i / 4] >> 2 * (i % 4) & 3u) << 8;
-          store(f.code + 8 * i, kGrid2S[index] ^ flips(signs[i], kFlip2));
+        for (int k = 0; k < 8; ++k) {
+          const uint32_t upper = high[k];
+          for (int i = 0; i < 4; ++i) {
+            const uint32_t index = low[4 * k + i] | (upper << (8 - 2 * i) & 0x300);
+            store(f.code + 32 * k + 8 * i, kGrid2S[index] ^ flips(signs[4 * k + i], kFlip2));
+          }
         }
         nibbles_in_turn(in + 74, 8, f.scale);
       });
@@ -119,9 +122,12 @@ void unpack_iq3_s(const std::byte* blocks, size_t n_blocks, const Fields& out) {
       blocks, n_blocks, out, [](const uint8_t* in, const Fields& f) {
         f.d[0] = load<uint16_t>(in);
         const uint8_t *low = in + 2, *high = in + 66, *signs = in + 74;
-        const auto grid = [&](int i) { return kGrid3S[low[i] | (high[i / 8] >> i % 8 & 1u) << 8]; };
-        for (int i = 0; i < 32; ++i) {
-          store(f.code + 8 * i, pair(grid(2 * i), grid(2 * i + 1)) ^ flips(signs[i], kFlip3S));
+        for (int k = 0; k < 8; ++k) {
+          const uint32_t ninth = high[k];
+          const auto grid = [&](int i) { return kGrid3S[low[8 * k + i] | (ninth << (8 - i) & 256)]; };
+          for (int i = 0; i < 4; ++i) {
+            store(f.code + 32 * k + 8 * i, pair(grid(2 * i), grid(2 * i + 1)) ^ flips(signs[4 * k + i], kFlip3S));
+          }
         }
         nibbles_in_turn(in + 106, 4, f.scale);
       });
@@ -149,9 +155,12 @@ void unpack_iq1_s(const std::byte* blocks, size_t n_blocks, const Fields& out) {
 void unpack_iq1_m(const std::byte* blocks, size_t n_blocks, const Fields& out) {
   for_blocks<Step{.bytes = 56, .code = 256, .scale = 16}>(
       blocks, n_blocks, out, [](const uint8_t* in, const Fields& f) {
-        for (int i = 0; i < 32; ++i) {
-          const uint32_t high = in[32 + i / 2] >> 4 * (i % 2);
-          store(f.code + 8 * i, kGrid1[in[i] | (high & 7) << 8] | repeat8(high & 8 ? kDelta1M : 0));
+        for (int k = 0; k < 16; ++k) {
+          const uint32_t high = in[32 + k];
+          for (int i = 0; i < 2; ++i) {
+            const uint64_t delta = repeat8(1) * (high >> (4 * i + 3) & 1) * kDelta1M;
+            store(f.code + 16 * k + 8 * i, kGrid1[in[2 * k + i] | (high << (8 - 4 * i) & 0x700)] | delta);
+          }
         }
         uint32_t d = 0;
         for (int k = 0; k < 4; ++k) {

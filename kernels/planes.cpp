@@ -2,8 +2,8 @@
 #include "kernels/planes.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
-#include <vector>
 
 #include "gguf/error.h"
 
@@ -60,28 +60,51 @@ Layout layout_of(const Type& type, uint32_t n_rows, uint32_t n_cols) {
   return at;
 }
 
-/// Packs the n codes of one row, each cut to kBits, into its words: kBits a column tile, 16 words apart.
-template <int kBits>
-void pack_codes(const uint8_t* codes, uint32_t n, uint32_t* words) {
-  constexpr int kFields = 8 / kBits;
-  for (uint32_t c = 0; c < n; c += 4 * kFields) {
-    uint32_t word = 0;
-    for (int j = 0; j < kFields; j++) {
-      uint32_t four;
-      std::memcpy(&four, codes + c + 4 * j, 4);
-      word |= four << (kBits * j);
-    }
-    *words = word;
-    words += kRowTile;
+/// The fields of some columns of one row (see gguf::Fields).
+struct Stretch {
+  static constexpr uint32_t kColumns = 1024;  ///< a multiple of every block; 16 rows of them fit the nearest cache
+  static constexpr uint32_t kGroups = kColumns / 16;  ///< groups hold at least 16 columns
+  uint8_t code[kColumns];
+  int8_t scale[kGroups];
+  uint8_t min[kGroups];
+  uint16_t d[kGroups], dmin[kGroups];
+  gguf::Fields fields() { return {code, scale, min, d, dmin}; }
+};
+using TileStretch = std::array<Stretch, kRowTile>;
+
+/// out[i][lane] = value(lane's row, i) for i below n.
+template <class Element, class Value>
+void interleave(const TileStretch& rows, uint64_t n, Element* out, Value value) {
+  for (uint64_t i = 0; i < n; i++) {
+    for (uint32_t lane = 0; lane < kRowTile; lane++)
+      out[i * kRowTile + lane] = static_cast<Element>(value(rows[lane], i));
   }
 }
 
-void pack_codes(int bits, const uint8_t* codes, uint32_t n, uint32_t* words) {
+/// Packs bits [from, from + kBits) of n columns' codes into words. A row's codes are read by eights, which are the
+/// fields 2j and 2j + 1 of its word.
+template <int kBits>
+void pack_codes(const TileStretch& rows, uint32_t n, int from, uint32_t* words) {
+  constexpr uint32_t kColumns = 4 * (8 / kBits);  // of a word
+  constexpr uint64_t kMask = 0x0101010101010101u * ((1u << kBits) - 1);
+  interleave(rows, n / kColumns, words, [from](const Stretch& row, uint64_t word) {
+    uint64_t fields = 0;
+    for (uint32_t j = 0; j < kColumns; j += 8) {
+      uint64_t eight = 0;
+      std::memcpy(&eight, row.code + word * kColumns + j, std::min<size_t>(kColumns, 8));
+      fields |= (eight >> from & kMask) << (kBits * j / 4);
+    }
+    return fields | fields >> (32 - kBits);
+  });
+}
+
+void pack_codes(int bits, const TileStretch& rows, uint32_t n, int from, uint32_t* words) {
   switch (bits) {
-    case 1: return pack_codes<1>(codes, n, words);
-    case 2: return pack_codes<2>(codes, n, words);
-    case 4: return pack_codes<4>(codes, n, words);
-    case 8: return pack_codes<8>(codes, n, words);
+    case 0: return;
+    case 1: return pack_codes<1>(rows, n, from, words);
+    case 2: return pack_codes<2>(rows, n, from, words);
+    case 4: return pack_codes<4>(rows, n, from, words);
+    case 8: return pack_codes<8>(rows, n, from, words);
     default: LAMINA_CHECK(false);
   }
 }
@@ -138,73 +161,72 @@ Planes::Planes(const Type& type, uint32_t n_rows, uint32_t n_cols, std::byte* me
 }
 
 void Planes::fill(const std::byte* file_rows, uint32_t first_tile, uint32_t last_tile) {
-  const uint32_t n = view_.n_cols;
-  const uint64_t row_bytes = uint64_t{n} / type_->block * type_->bytes;
-  if (type_->kind == TypeKind::kFloat) {
-    for (uint32_t tile = first_tile; tile < last_tile; tile++) fill_float_tile(tile, file_rows, row_bytes);
-    return;
-  }
-  // Groups hold at least 16 columns. One spare scale: the partner of an odd last group is 0.
-  std::vector<uint8_t> code(n), min(n / 16);
-  std::vector<int8_t> scale(n / 16 + 1);
-  std::vector<uint16_t> d(n / 16), dmin(n / 16);
-  const gguf::Fields fields{code.data(), scale.data(), min.data(), d.data(), dmin.data()};
-  for (uint32_t row = first_tile * kRowTile; row < last_tile * kRowTile && row < view_.n_rows; row++) {
-    type_->unpack(file_rows + row * row_bytes, n / type_->block, fields);
-    fill_quant_row(row, fields);
-  }
-}
-
-void Planes::fill_quant_row(uint32_t row, const gguf::Fields& fields) {
-  const PlaneForm& form = type_->form;
-  const uint64_t tile = row / kRowTile, lane = row % kRowTile;
-  const uint32_t n = view_.n_cols;
-  const uint64_t words = uint64_t{view_.n_col_tiles} * kRowTile;  // of a row tile, per bit of width
-  if (form.hi_bits == 0) {
-    pack_codes(form.lo_bits, fields.code, n, view_.lo + tile * words * form.lo_bits + lane);
-  } else {
-    std::vector<uint8_t> high(n);
-    const uint8_t lo_mask = static_cast<uint8_t>((1u << form.lo_bits) - 1);
-    for (uint32_t c = 0; c < n; c++) {
-      high[c] = static_cast<uint8_t>(fields.code[c] >> form.lo_bits);
-      fields.code[c] &= lo_mask;
-    }
-    pack_codes(form.lo_bits, fields.code, n, view_.lo + tile * words * form.lo_bits + lane);
-    pack_codes(form.hi_bits, high.data(), n, view_.hi + tile * words * form.hi_bits + lane);
-  }
-
-  const uint64_t scale_bytes = scale_bytes_per_row(form, n);
-  uint8_t* scale = view_.scale + tile * scale_bytes * kRowTile + lane;
-  for (uint64_t g = 0; g < scale_bytes; g++) {
-    uint32_t byte = static_cast<uint8_t>(fields.scale[g]);
-    if (form.min == MinKind::kNibble) {
-      byte |= uint32_t{fields.min[g]} << 4;
-    } else if (scale_is_nibble(form)) {
-      byte = static_cast<uint8_t>(fields.scale[2 * g]) | uint32_t{static_cast<uint8_t>(fields.scale[2 * g + 1])} << 4;
-    }
-    scale[g * kRowTile] = static_cast<uint8_t>(byte);
-  }
-  if (form.min == MinKind::kUint8) {
-    const uint64_t groups = n / form.sub_group;
-    uint8_t* min = view_.min + tile * groups * kRowTile + lane;
-    for (uint64_t g = 0; g < groups; g++) min[g * kRowTile] = fields.min[g];
-  }
-  const uint64_t d_groups = n / form.d_group;
-  for (uint64_t g = 0; g < d_groups; g++) {
-    const uint64_t at = (tile * d_groups + g) * kRowTile + lane;
-    if (form.d_kind == DKind::kF16) {
-      static_cast<uint16_t*>(view_.d)[at] = fields.d[g];
+  const uint64_t row_bytes = uint64_t{view_.n_cols} / type_->block * type_->bytes;
+  for (uint32_t tile = first_tile; tile < last_tile; tile++) {
+    const std::byte* rows = file_rows + uint64_t{tile} * kRowTile * row_bytes;
+    if (type_->kind == TypeKind::kFloat) {
+      fill_float_tile(tile, rows, row_bytes);
     } else {
-      static_cast<uint8_t*>(view_.d)[at] = static_cast<uint8_t>(fields.d[g]);
+      fill_quant_tile(tile, rows, row_bytes);
     }
-    if (form.min != MinKind::kNone) view_.dmin[at] = fields.dmin[g];
   }
 }
 
-void Planes::fill_float_tile(uint32_t tile, const std::byte* file_rows, uint64_t row_bytes) {
+void Planes::fill_quant_tile(uint32_t tile, const std::byte* rows, uint64_t row_bytes) {
+  const PlaneForm& form = type_->form;
+  const uint64_t n_cols = view_.n_cols, words = uint64_t{view_.n_col_tiles} * kRowTile;  // of a tile, per bit of width
+  const uint32_t n_rows = std::min(kRowTile, view_.n_rows - tile * kRowTile);
+  uint32_t* lo = view_.lo + tile * words * form.lo_bits;
+  uint32_t* hi = view_.hi + tile * words * form.hi_bits;
+  uint8_t* scale = view_.scale + tile * scale_bytes_per_row(form, n_cols) * kRowTile;
+  uint8_t* min = form.min == MinKind::kUint8 ? view_.min + tile * (n_cols / form.sub_group) * kRowTile : nullptr;
+  const uint64_t d_at = tile * (n_cols / form.d_group) * kRowTile;
+  TileStretch stretch = {};  // rows that the tile lacks stay 0
+  for (uint64_t first = 0; first < n_cols; first += Stretch::kColumns) {
+    const auto n = static_cast<uint32_t>(std::min<uint64_t>(Stretch::kColumns, n_cols - first));
+    for (uint32_t lane = 0; lane < n_rows; lane++) {
+      type_->unpack(rows + lane * row_bytes + first / type_->block * type_->bytes, n / type_->block,
+                    stretch[lane].fields());
+    }
+    pack_codes(form.lo_bits, stretch, n, 0, lo + first / kColTile * kRowTile * form.lo_bits);
+    pack_codes(form.hi_bits, stretch, n, form.lo_bits, hi + first / kColTile * kRowTile * form.hi_bits);
+
+    const uint64_t n_scale = scale_bytes_per_row(form, n);
+    if (form.min == MinKind::kNibble) {
+      interleave(stretch, n_scale, scale,
+                 [](const Stretch& row, uint64_t g) { return row.scale[g] | row.min[g] << 4; });
+    } else if (scale_is_nibble(form)) {
+      if (n / form.sub_group % 2 != 0) {  // the last group has no partner
+        for (Stretch& row : stretch) row.scale[n / form.sub_group] = 0;
+      }
+      interleave(stretch, n_scale, scale,
+                 [](const Stretch& row, uint64_t g) { return row.scale[2 * g] | row.scale[2 * g + 1] << 4; });
+    } else {
+      interleave(stretch, n_scale, scale, [](const Stretch& row, uint64_t g) { return row.scale[g]; });
+    }
+    scale += n_scale * kRowTile;
+    if (form.min == MinKind::kUint8) {
+      const uint64_t groups = n / form.sub_group;
+      interleave(stretch, groups, min, [](const Stretch& row, uint64_t g) { return row.min[g]; });
+      min += groups * kRowTile;
+    }
+
+    const uint64_t n_d = n / form.d_group, at = d_at + first / form.d_group * kRowTile;
+    const auto d = [](const Stretch& row, uint64_t g) { return row.d[g]; };
+    if (form.d_kind == DKind::kF16) {
+      interleave(stretch, n_d, static_cast<uint16_t*>(view_.d) + at, d);
+    } else {
+      interleave(stretch, n_d, static_cast<uint8_t*>(view_.d) + at, d);
+    }
+    if (form.min != MinKind::kNone) {
+      interleave(stretch, n_d, view_.dmin + at, [](const Stretch& row, uint64_t g) { return row.dmin[g]; });
+    }
+  }
+}
+
+void Planes::fill_float_tile(uint32_t tile, const std::byte* rows, uint64_t row_bytes) {
   const uint64_t n = view_.n_cols, pairs = (n + 1) / 2;
   const uint32_t n_rows = std::min(kRowTile, view_.n_rows - tile * kRowTile);
-  const std::byte* rows = file_rows + uint64_t{tile} * kRowTile * row_bytes;
   if (type_->id == TypeId::kF32) {
     transpose(rows, row_bytes, n_rows, n, static_cast<uint32_t*>(view_.floats) + tile * n * kRowTile);
   } else if (type_->id == TypeId::kF16) {

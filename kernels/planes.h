@@ -75,8 +75,9 @@ class Planes {
   uint64_t bytes() const { return bytes_; }
 
  private:
-  void fill_quant_row(uint32_t row, const gguf::Fields& fields);
-  void fill_float_tile(uint32_t tile, const std::byte* file_rows, uint64_t row_bytes);
+  /// `rows`: the tile's rows in file form.
+  void fill_quant_tile(uint32_t tile, const std::byte* rows, uint64_t row_bytes);
+  void fill_float_tile(uint32_t tile, const std::byte* rows, uint64_t row_bytes);
 
   const gguf::Type* type_;
   PlaneView view_;
