@@ -165,13 +165,14 @@ void CpuExecutable::run_op(const AttendOp& op, size_t index, int thread) {
   const auto attend = layer.type == KvType::kF16 ? kernels_.attend_f16 : kernels_.attend_q8;
   std::atomic<uint32_t>& next = counters_[index].next;
 
-  uint32_t first_split = UINT32_MAX, end_split = 0;
+  uint32_t first_split = UINT32_MAX, end_split = 0, most_rows = 0;
   for (const RowBlock& block : row_blocks_) {
+    most_rows = std::max(most_rows, block.end - block.begin);
     first_split = std::min(first_split, first_visible(block.begin) / kSplitPositions);
     end_split = std::max(end_split, step_->position[block.end - 1] / kSplitPositions + 1);
   }
   const uint32_t n_splits = end_split - first_split;
-  const size_t most_queries = std::min<size_t>(group, kMostHeads) * (row_blocks_[0].end - row_blocks_[0].begin);
+  const size_t most_queries = std::min<size_t>(group, kMostHeads) * most_rows;
   const bool apart = n_splits > 1 && n_jobs < 4 * static_cast<uint32_t>(pool_.size()) &&
                      n_jobs * n_splits * most_queries * stride * sizeof(float) <= split_parts_.bytes();
   if (!apart) {
