@@ -137,6 +137,7 @@ void CpuExecutable::run_op(const AttendOp& op, size_t index, int thread) {
   const uint32_t group = op.n_head / shape.n_head_kv, head_parts = (group + kMostHeads - 1) / kMostHeads;
   const auto n_jobs = static_cast<uint32_t>(row_blocks_.size()) * shape.n_head_kv * head_parts;
   const size_t stride = part_stride(shape.head_dim_v);
+  static_assert(kMostRows * kMostHeads <= kMostQueries);
   AttendQuery queries[kMostRows * kMostHeads];
   float* out[kMostRows * kMostHeads];
   AttendArgs args = {queries,      0,       nullptr,          nullptr,          layer.k_page,
