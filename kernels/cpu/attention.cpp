@@ -143,6 +143,7 @@ void CpuExecutable::run_op(const AttendOp& op, size_t index, Worker worker) {
   const uint32_t group = op.n_head / shape.n_head_kv, head_parts = (group + kMostHeads - 1) / kMostHeads;
   const auto n_jobs = static_cast<uint32_t>(row_blocks_.size()) * shape.n_head_kv * head_parts;
   const size_t stride = part_stride(shape.head_dim_v);
+  static_assert(kMostRows * kMostHeads <= kMostQueries);
   AttendQuery queries[kMostRows * kMostHeads];
   float* out[kMostRows * kMostHeads];
   AttendArgs args = {queries,      0,       nullptr,          nullptr,          layer.k_page,
@@ -170,13 +171,14 @@ void CpuExecutable::run_op(const AttendOp& op, size_t index, Worker worker) {
   };
   const auto attend = layer.type == KvType::kF16 ? kernels_.attend_f16 : kernels_.attend_q8;
 
-  uint32_t first_split = UINT32_MAX, end_split = 0;
+  uint32_t first_split = UINT32_MAX, end_split = 0, most_rows = 0;
   for (const RowBlock& block : row_blocks_) {
+    most_rows = std::max(most_rows, block.end - block.begin);
     first_split = std::min(first_split, first_visible(block.begin) / kSplitPositions);
     end_split = std::max(end_split, step_->position[block.end - 1] / kSplitPositions + 1);
   }
   const uint32_t n_splits = end_split - first_split;
-  const size_t most_queries = std::min<size_t>(group, kMostHeads) * (row_blocks_[0].end - row_blocks_[0].begin);
+  const size_t most_queries = std::min<size_t>(group, kMostHeads) * most_rows;
   const bool apart = n_splits > 1 && n_jobs < 4 * static_cast<uint32_t>(pool_.size()) &&
                      n_jobs * n_splits * most_queries * stride * sizeof(float) <= split_parts_.bytes();
   if (!apart) {

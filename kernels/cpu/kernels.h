@@ -82,8 +82,9 @@ struct NormArgs {
 
 enum class Gate : uint8_t { kSilu, kGelu, kRelu, kReluSquared };
 
-constexpr uint32_t kPage = 64;     ///< positions in a KV page
-constexpr uint32_t kKvGroup = 32;  ///< dimensions that share a scale in q8_0 pages
+constexpr uint32_t kPage = 64;         ///< positions in a KV page
+constexpr uint32_t kKvGroup = 32;      ///< dimensions that share a scale in q8_0 pages
+constexpr uint32_t kMostQueries = 64;  ///< of one AttendArgs
 
 /// One query head of one row.
 struct AttendQuery {

@@ -340,6 +340,27 @@ TEST_P(Ops, AttentionOfSeveralSequencesInOneStep) {
   expect_reference_bits(GetParam(), program, model, steps, 7);
 }
 
+/// A step whose first sequence has one row and whose second has many: the jobs of the splits differ in size.
+TEST_P(Ops, AttentionOfUnevenSequencesOverSplits) {
+  const AttentionCase one{{3, 1, 16, 16}, 0, 16};
+  const TinyModel model = attention_model(one);
+  const std::vector<std::vector<uint32_t>> pages = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, {0, 11}};
+  std::vector<Step> steps = one_sequence_in_chunks(640, 10, std::vector<size_t>{32});
+  for (Step& step : steps) step.pages = pages;
+  for (uint32_t n = 2; n <= 12; n += 5) {
+    Step step;
+    step.pages = pages;
+    for (uint32_t i = 0; i <= n; ++i) {
+      step.token.push_back(static_cast<int32_t>((n * 101 + i * 17) % 1000));
+      step.sequence.push_back(i == 0 ? 1 : 0);
+      step.position.push_back(i == 0 ? 64 + n : 639 + i);
+      step.outputs.push_back(i);
+    }
+    steps.push_back(step);
+  }
+  expect_reference_bits(GetParam(), attention_program(model, one), model, steps, 64);  // a pool for far more splits
+}
+
 struct ExpertCase {
   uint32_t n_expert, n_used;
   const char* type;
