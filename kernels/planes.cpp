@@ -94,7 +94,7 @@ void pack_codes(const TileStretch& rows, uint32_t n, int from, uint32_t* words) 
       std::memcpy(&eight, row.code + word * kColumns + j, std::min<size_t>(kColumns, 8));
       fields |= (eight >> from & kMask) << (kBits * j / 4);
     }
-    return fields | fields >> (32 - kBits);
+    return kBits == 8 ? fields : fields | fields >> (32 - kBits);
   });
 }
 
