@@ -213,4 +213,8 @@ const Tensor* File::tensor(std::string_view name) const {
 
 void File::release(const Tensor& tensor) const { drop_pages(tensor.data); }
 
+void File::check_unchanged() const {
+  for (const Mapping& mapping : state_->mappings) mapping.check_unchanged();
+}
+
 }  // namespace lamina::gguf

@@ -93,6 +93,10 @@ class File {
   /// Tells the system that the tensor's pages will not be read again soon (they stay valid).
   void release(const Tensor& tensor) const;
 
+  /// Throws Error(kModel) when a part was written to or truncated since it was opened: what was read may be of two
+  /// versions.
+  void check_unchanged() const;
+
  private:
   struct State;
   explicit File(std::unique_ptr<State> state);

@@ -21,6 +21,8 @@
 namespace lamina::gguf {
 namespace {
 
+constexpr const char* kChanged = "the file was truncated, changed or became unreadable while in use";
+
 /// One mapped range. Nodes are reused but never freed, so that the handler may walk the list at any time.
 struct Watched {
   std::atomic<uintptr_t> begin = 0;  // 0: the node is free
@@ -64,7 +66,7 @@ void watch(std::span<const std::byte> bytes, const std::string& path) {
     node = new Watched;
     node->next = watched_list.load();
   }
-  node->line = fmt::format("lamina: {}: the file was truncated or became unreadable while in use\n", shown_path(path));
+  node->line = fmt::format("lamina: {}: {}\n", shown_path(path), kChanged);
   node->end.store(reinterpret_cast<uintptr_t>(bytes.data()) + bytes.size());
   node->begin.store(reinterpret_cast<uintptr_t>(bytes.data()));
   if (is_new) watched_list.store(node);
@@ -85,6 +87,10 @@ struct Descriptor {
   }
 };
 
+int64_t modified_ns(const struct stat& status) {
+  return int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+}
+
 const char* kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "a directory";
   if (S_ISFIFO(mode)) return "a FIFO";
@@ -98,7 +104,7 @@ std::string shown_path(const std::string& path) { return printable(path, 1000); 
 
 Mapping::Mapping(const std::string& path) : path_(path) {
   // Without O_NONBLOCK opening a FIFO would wait for a writer.
-  const Descriptor file{open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)};
+  Descriptor file{open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)};
   if (file.fd < 0) fail(ErrorKind::kModel, "cannot open {}: {}", shown_path(path), std::strerror(errno));
   struct stat status;
   if (fstat(file.fd, &status) != 0) {
@@ -114,16 +120,31 @@ Mapping::Mapping(const std::string& path) : path_(path) {
     fail(ErrorKind::kModel, "cannot map {} ({} bytes): {}", shown_path(path), size, std::strerror(errno));
   }
   bytes_ = {static_cast<const std::byte*>(start), size};
+  modified_ns_ = modified_ns(status);
+  file_ = std::exchange(file.fd, -1);
   watch(bytes_, path_);
 }
 
 Mapping::Mapping(Mapping&& other) noexcept
-    : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, std::span<const std::byte>())) {}
+    : path_(std::move(other.path_)),
+      bytes_(std::exchange(other.bytes_, std::span<const std::byte>())),
+      file_(other.file_),
+      modified_ns_(other.modified_ns_) {}
 
 Mapping::~Mapping() {
   if (bytes_.empty()) return;
   unwatch(bytes_);
   munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  close(file_);
+}
+
+void Mapping::check_unchanged() const {
+  struct stat status;
+  if (fstat(file_, &status) == 0 && static_cast<size_t>(status.st_size) == bytes_.size() &&
+      modified_ns(status) == modified_ns_) {
+    return;
+  }
+  fail(ErrorKind::kModel, "{}: {}", shown_path(path_), kChanged);
 }
 
 void drop_pages(std::span<const std::byte> bytes) {
