@@ -204,8 +204,9 @@ void measure_fusion(const OpsOptions& options, Device& device) {
     if (!source->file) continue;
     const Capacity capacity{
         .max_rows = options.n_prompt, .max_outputs = 1, .n_pages = pages_for(options.n_depth + options.n_prompt)};
-    const auto whole = device.compile(fused, *source->file, capacity, {});
-    const auto apart = device.compile(with_separate_norms(fused), *source->file, capacity, {});
+    const Progress progress = loading_progress(signals, true);
+    const auto whole = device.compile(fused, *source->file, capacity, progress);
+    const auto apart = device.compile(with_separate_norms(fused), *source->file, capacity, progress);
     for (const OpRows& which : rows_of(options)) {
       const Step step = step_of(which, fused.n_vocab);
       row("whole step of the model", which.n_rows, best_seconds(*whole, step, 2), best_seconds(*apart, step, 2));
