@@ -33,6 +33,7 @@ Capacity choose_capacity(const EngineOptions& options, const Program& program, u
   }
   Capacity capacity;
   capacity.n_pages = static_cast<uint32_t>(n_pages);
+  capacity.kv_type = options.kv_type;
   capacity.max_rows = static_cast<uint32_t>(std::min<uint64_t>(options.n_batch, uint64_t{options.n_sequence} * n_ctx));
   capacity.max_outputs = std::min(options.n_sequence, capacity.max_rows);
   if (options.all_logits) {

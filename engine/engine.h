@@ -18,6 +18,7 @@ struct EngineOptions {
   uint32_t n_ctx = 0;        ///< positions a sequence may hold; 0: min(the model's context length, 4096)
   uint32_t n_ctx_least = 0;  ///< raises n_ctx to this
   uint32_t n_batch = 512;    ///< rows of a step at most
+  KvType kv_type = KvType::kF16;
   uint32_t n_sequence = 1;   ///< sequences of full length that the KV pages must hold
   bool all_logits = false;   ///< many output rows a step are asked for, not only one a sequence
   bool tokenizer = true;     ///< text is needed; without it any vocabulary will do

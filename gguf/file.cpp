@@ -180,6 +180,12 @@ File::~File() = default;
 
 const std::string& File::path() const { return state_->mappings.front().path(); }
 size_t File::n_parts() const { return state_->mappings.size(); }
+
+std::string File::identity() const {
+  std::string text;
+  for (const Mapping& mapping : state_->mappings) text += mapping.identity() + "\n";
+  return text;
+}
 uint32_t File::version() const { return state_->version; }
 uint64_t File::size_bytes() const { return state_->size_bytes; }
 const std::vector<std::string>& File::warnings() const { return state_->warnings; }

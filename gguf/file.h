@@ -79,7 +79,10 @@ class File {
   const std::string& path() const;
   size_t n_parts() const;
   uint32_t version() const;
-  uint64_t size_bytes() const;                       ///< all parts together
+  uint64_t size_bytes() const;  ///< all parts together
+  /// What tells the file from others and from its own past: of each part device, inode, size and time of change,
+  /// as it was opened.
+  std::string identity() const;
   const std::vector<std::string>& warnings() const;  ///< oddities that harm nothing, one sentence each
   const std::vector<KeyValue>& metadata() const;     ///< in file order
   const Value* find(std::string_view key) const;     ///< nullptr when missing

@@ -87,10 +87,6 @@ struct Descriptor {
   }
 };
 
-int64_t modified_ns(const struct stat& status) {
-  return int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
-}
-
 const char* kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "a directory";
   if (S_ISFIFO(mode)) return "a FIFO";
@@ -106,21 +102,19 @@ Mapping::Mapping(const std::string& path) : path_(path) {
   // Without O_NONBLOCK opening a FIFO would wait for a writer.
   Descriptor file{open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)};
   if (file.fd < 0) fail(ErrorKind::kModel, "cannot open {}: {}", shown_path(path), std::strerror(errno));
-  struct stat status;
-  if (fstat(file.fd, &status) != 0) {
+  if (fstat(file.fd, &status_) != 0) {
     fail(ErrorKind::kModel, "cannot examine {}: {}", shown_path(path), std::strerror(errno));
   }
-  if (!S_ISREG(status.st_mode)) {
-    fail(ErrorKind::kModel, "{} is {}, not a GGUF file", shown_path(path), kind_of(status.st_mode));
+  if (!S_ISREG(status_.st_mode)) {
+    fail(ErrorKind::kModel, "{} is {}, not a GGUF file", shown_path(path), kind_of(status_.st_mode));
   }
-  if (status.st_size == 0) fail(ErrorKind::kModel, "{} is an empty file", shown_path(path));
-  const auto size = static_cast<size_t>(status.st_size);
+  if (status_.st_size == 0) fail(ErrorKind::kModel, "{} is an empty file", shown_path(path));
+  const auto size = static_cast<size_t>(status_.st_size);
   void* start = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
   if (start == MAP_FAILED) {
     fail(ErrorKind::kModel, "cannot map {} ({} bytes): {}", shown_path(path), size, std::strerror(errno));
   }
   bytes_ = {static_cast<const std::byte*>(start), size};
-  modified_ns_ = modified_ns(status);
   file_ = std::exchange(file.fd, -1);
   watch(bytes_, path_);
 }
@@ -129,7 +123,7 @@ Mapping::Mapping(Mapping&& other) noexcept
     : path_(std::move(other.path_)),
       bytes_(std::exchange(other.bytes_, std::span<const std::byte>())),
       file_(other.file_),
-      modified_ns_(other.modified_ns_) {}
+      status_(other.status_) {}
 
 Mapping::~Mapping() {
   if (bytes_.empty()) return;
@@ -138,10 +132,15 @@ Mapping::~Mapping() {
   close(file_);
 }
 
+std::string Mapping::identity() const {
+  return fmt::format("{} {} {} {}.{:09}", status_.st_dev, status_.st_ino, status_.st_size, status_.st_mtim.tv_sec,
+                     status_.st_mtim.tv_nsec);
+}
+
 void Mapping::check_unchanged() const {
-  struct stat status;
-  if (fstat(file_, &status) == 0 && static_cast<size_t>(status.st_size) == bytes_.size() &&
-      modified_ns(status) == modified_ns_) {
+  struct stat now;
+  if (fstat(file_, &now) == 0 && now.st_size == status_.st_size && now.st_mtim.tv_sec == status_.st_mtim.tv_sec &&
+      now.st_mtim.tv_nsec == status_.st_mtim.tv_nsec) {
     return;
   }
   fail(ErrorKind::kModel, "{}: {}", shown_path(path_), kChanged);

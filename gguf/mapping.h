@@ -4,8 +4,9 @@
 // file and exit code 3 instead of a bare SIGBUS. One that is overwritten gives other bytes: who relies on what it read
 // asks whether the file changed.
 #pragma once
+#include <sys/stat.h>
+
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string>
 
@@ -21,6 +22,9 @@ class Mapping {
   const std::string& path() const { return path_; }
   std::span<const std::byte> bytes() const { return bytes_; }
 
+  /// What tells the file from others and from its own past: device, inode, size and time of change, as it was mapped.
+  std::string identity() const;
+
   /// Throws Error(kModel) when the file was written to or truncated since it was mapped. Another file under its path is
   /// no change, nor is its removal.
   void check_unchanged() const;
@@ -28,8 +32,8 @@ class Mapping {
  private:
   std::string path_;
   std::span<const std::byte> bytes_;
-  int file_ = -1;            ///< stays open to see changes
-  int64_t modified_ns_ = 0;  ///< the time of its last change when it was mapped
+  int file_ = -1;       ///< stays open to see changes
+  struct stat status_;  ///< as it was mapped
 };
 
 /// The path as messages show it.

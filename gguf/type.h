@@ -72,6 +72,7 @@ struct PlaneForm {
   uint8_t hi_bits = 0;      ///< width of the plane with the remaining high bits: 0, 1 or 2
   bool table = false;       ///< v from `Type::values`, else linear
   bool has_offset = false;  ///< linear with an offset other than 0, or a table with negative values
+  uint8_t max_code = 0;  ///< no code (or value + offset of a table) is above it: 32, 64, 129 or 255; see code_limit()
   DKind d_kind = DKind::kF16;
   uint16_t d_group = 32;  ///< columns that share d: 16, 32, 64, 128, 256
   ScaleKind scale = ScaleKind::kNone;

@@ -18,10 +18,17 @@ constexpr Type unquantised(TypeId id, const char* name, TypeKind kind, uint32_t 
   return {.id = id, .name = name, .kind = kind, .block = 1, .bytes = bytes};
 }
 
+/// PlaneForm::max_code of a highest code. A sum of 4, 2 or 1 products of two codes with int8 activations fits 16 bits
+/// (128 * 127 * 2 = 32512) for the first three limits; forms share kernels, so there are few limits.
+constexpr uint8_t code_limit(int highest) {
+  return highest <= 32 ? 32 : highest <= 64 ? 64 : highest <= 129 ? 129 : 255;
+}
+
 /// v = code - offset.
 constexpr Type linear(TypeId id, const char* name, uint32_t block, uint32_t bytes, PlaneForm form, int16_t offset,
                       Unpack* unpack) {
   form.has_offset = offset != 0;
+  form.max_code = code_limit((1 << form.code_bits()) - 1);
   return {.id = id,
           .name = name,
           .kind = TypeKind::kQuant,
@@ -38,6 +45,7 @@ constexpr Type tabled(TypeId id, const char* name, uint32_t block, uint32_t byte
   const int lowest = *std::min_element(values.begin(), values.end());
   form.table = true;
   form.has_offset = lowest < 0;
+  form.max_code = code_limit(*std::max_element(values.begin(), values.end()) - lowest);
   return {.id = id,
           .name = name,
           .kind = TypeKind::kQuant,

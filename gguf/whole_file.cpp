@@ -38,6 +38,9 @@ void WholeFile::extend(uint64_t size) {
 }
 
 void WholeFile::finish() {
+  // The name must not outlive the bytes; what is no regular file cannot be synchronised and need not.
+  if (std::fflush(file_) != 0) fail_writing();
+  if (written_ != path_ && fsync(fileno(file_)) != 0) fail_writing();
   if (std::fclose(std::exchange(file_, nullptr)) != 0) fail_writing();
   if (written_ != path_ && std::rename(written_.c_str(), path_.c_str()) != 0) fail_writing();
   complete_ = true;

@@ -25,11 +25,15 @@ struct Step {
   std::vector<uint32_t> outputs;  ///< rows whose logits are wanted, ascending
 };
 
+/// How keys and values are kept: float16, or int8 codes with a float16 scale for each 32 dimensions of a head.
+enum class KvType : uint8_t { kF16, kQ8_0 };
+
 /// Sizes that a compiled program must hold.
 struct Capacity {
   uint32_t max_rows = 512;   ///< rows of a step
   uint32_t max_outputs = 1;  ///< outputs of a step
   uint32_t n_pages = 0;      ///< KV pages in the pool
+  KvType kv_type = KvType::kF16;
 };
 
 /// Called when op `index` of a step has run; false ends the step there. Must not throw.

@@ -110,25 +110,24 @@ void transpose(const std::byte* file_rows, uint64_t row_bytes, uint32_t n_rows, 
 
 uint64_t plane_bytes(const Type& type, uint32_t n_rows, uint32_t n_cols) { return layout_of(type, n_rows, n_cols).end; }
 
-Planes::Planes(const Type& type, uint32_t n_rows, uint32_t n_cols) : type_(&type) {
+Planes::Planes(const Type& type, uint32_t n_rows, uint32_t n_cols, std::byte* memory) : type_(&type) {
   LAMINA_CHECK(n_rows > 0 && n_cols > 0 && n_cols % type.block == 0 && type.kind != TypeKind::kData);
   const Layout at = layout_of(type, n_rows, n_cols);
-  memory_ = Memory(at.end, "weights");
-  std::byte* base = memory_.data();
+  bytes_ = at.end;
   view_.n_rows = n_rows;
   view_.n_cols = n_cols;
   view_.n_row_tiles = tiles(n_rows, kRowTile);
   view_.n_col_tiles = tiles(n_cols, kColTile);
   if (type.kind == TypeKind::kFloat) {
-    view_.floats = base + at.floats;
+    view_.floats = memory + at.floats;
     return;
   }
-  view_.lo = reinterpret_cast<uint32_t*>(base + at.lo);
-  view_.hi = reinterpret_cast<uint32_t*>(base + at.hi);
-  view_.scale = reinterpret_cast<uint8_t*>(base + at.scale);
-  view_.min = reinterpret_cast<uint8_t*>(base + at.min);
-  view_.d = base + at.d;
-  view_.dmin = reinterpret_cast<uint16_t*>(base + at.dmin);
+  view_.lo = reinterpret_cast<uint32_t*>(memory + at.lo);
+  view_.hi = reinterpret_cast<uint32_t*>(memory + at.hi);
+  view_.scale = reinterpret_cast<uint8_t*>(memory + at.scale);
+  view_.min = reinterpret_cast<uint8_t*>(memory + at.min);
+  view_.d = memory + at.d;
+  view_.dmin = reinterpret_cast<uint16_t*>(memory + at.dmin);
   view_.d_factor = type.d_factor;
   view_.offset = type.offset;
   if (type.form.table) {

@@ -26,7 +26,6 @@
 #include <cstdint>
 
 #include "gguf/type.h"
-#include "kernels/memory.h"
 
 namespace lamina {
 
@@ -58,11 +57,11 @@ constexpr bool scale_is_nibble(const gguf::PlaneForm& form) {
          form.scale == gguf::ScaleKind::kOddDelta;
 }
 
-/// Owns the planes of one matrix.
+/// The planes of one matrix, in memory of the caller's.
 class Planes {
  public:
-  /// Zeroed planes. Throws Error(kMemory) naming the size.
-  Planes(const gguf::Type& type, uint32_t n_rows, uint32_t n_cols);
+  /// `memory`: plane_bytes, 64-byte aligned; zeros, or planes that were filled before.
+  Planes(const gguf::Type& type, uint32_t n_rows, uint32_t n_cols, std::byte* memory);
 
   /// Fills rows [16 * first_tile, 16 * last_tile) from `file_rows`: the matrix's rows in file form, row 0 first.
   /// Different tiles may be filled by different threads.
@@ -73,7 +72,7 @@ class Planes {
 
   const gguf::Type& type() const { return *type_; }
   const PlaneView& view() const { return view_; }
-  uint64_t bytes() const { return memory_.bytes(); }
+  uint64_t bytes() const { return bytes_; }
 
  private:
   void fill_quant_row(uint32_t row, const gguf::Fields& fields);
@@ -81,7 +80,7 @@ class Planes {
 
   const gguf::Type* type_;
   PlaneView view_;
-  Memory memory_;
+  uint64_t bytes_;
 };
 
 }  // namespace lamina

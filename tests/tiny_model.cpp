@@ -163,8 +163,9 @@ std::vector<int32_t> some_tokens(size_t n, int32_t n_vocab) {
   return out;
 }
 
-std::unique_ptr<Executable> compile(Device& device, const Program& program, const TinyModel& model, uint32_t n_pages) {
-  const Capacity capacity{.max_rows = kMaxRows, .max_outputs = kMaxRows, .n_pages = n_pages};
+std::unique_ptr<Executable> compile(Device& device, const Program& program, const TinyModel& model, uint32_t n_pages,
+                                    KvType kv_type) {
+  const Capacity capacity{.max_rows = kMaxRows, .max_outputs = kMaxRows, .n_pages = n_pages, .kv_type = kv_type};
   return device.compile(program, model.file(), capacity, [](uint64_t, uint64_t) {});
 }
 

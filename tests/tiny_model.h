@@ -76,7 +76,7 @@ std::vector<int32_t> some_tokens(size_t n, int32_t n_vocab);
 
 /// Compiles for steps of up to 32 rows.
 std::unique_ptr<Executable> compile(Device& device, const Program& program, const TinyModel& model,
-                                    uint32_t n_pages = 1);
+                                    uint32_t n_pages = 1, KvType kv_type = KvType::kF16);
 
 /// Runs a step; logits [outputs, n_vocab].
 std::vector<float> run(Executable& executable, const Step& step);

@@ -93,7 +93,8 @@ BenchModel describe(const Engine& engine, const Configuration& configuration, co
                    .size = 0,
                    .n_params = n_params(engine.file()),
                    .n_batch = configuration.model.n_batch,
-                   .n_threads = static_cast<uint32_t>(configuration.model.n_threads)};
+                   .n_threads = static_cast<uint32_t>(configuration.model.n_threads),
+                   .kv_type = configuration.model.kv_type};
   for (char& c : model.backend) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   for (const gguf::Tensor& tensor : engine.file().tensors()) model.size += tensor.data.size();
   return model;
@@ -211,6 +212,7 @@ void add_bench(CLI::App& app) {
   const auto options = std::make_shared<BenchOptions>();
   verb->add_option("MODEL", options->models, "GGUF files, or names of fetched models")->required();
   add_device_option(*verb, options->model);
+  add_kv_option(*verb, options->model);
   add_log_options(*verb, options->model);
   const auto add_list = [&](const char* names, std::vector<std::string>& values, const char* meaning) {
     verb->add_option(names, values, meaning)

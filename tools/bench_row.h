@@ -14,6 +14,7 @@ struct BenchModel {
   std::string cpu_info, backend, filename, label;
   uint64_t size = 0, n_params = 0;
   uint32_t n_batch = 0, n_threads = 0;
+  std::string kv_type;
 };
 
 /// How a row stands to the same one of an older run.

@@ -23,6 +23,14 @@ void add_threads_option(CLI::App& verb, ModelOptions& options) {
       ->check(CLI::Range(1, 1024));
 }
 
+void add_kv_option(CLI::App& verb, ModelOptions& options) {
+  verb.add_option("--kv-type", options.kv_type, "how keys and values are kept: f16, or q8_0 in about half the memory")
+      ->check(CLI::IsMember({"f16", "q8_0"}))
+      ->capture_default_str();
+}
+
+KvType kv_type(const ModelOptions& options) { return options.kv_type == "q8_0" ? KvType::kQ8_0 : KvType::kF16; }
+
 void add_log_options(CLI::App& verb, ModelOptions& options) {
   verb.add_flag("-v,--verbose", options.verbose, "say more on stderr");
   verb.add_flag("-q,--quiet", options.quiet, "only errors on stderr");
@@ -35,6 +43,10 @@ void add_model_options(CLI::App& verb, ModelOptions& options) {
   verb.add_option("-b,--batch", options.n_batch, "tokens of a prompt that run together")
       ->check(CLI::Range(1, 16384))
       ->capture_default_str();
+  add_kv_option(verb, options);
+  verb.add_flag("--plane-cache", options.plane_cache,
+                fmt::format("keep the model as the kernels read it in {}, for a faster start next time",
+                            (cache_folder() / "planes").string()));
   add_metadata_options(verb, options.metadata);
   add_log_options(verb, options);
 }
@@ -59,7 +71,8 @@ std::string find_model(const std::string& model) {
 std::shared_ptr<Device> make_device(const ModelOptions& options) {
   const std::string kind = options.device.substr(0, options.device.find(':'));
   if (options.device == "auto" || options.device == "cpu") {
-    return make_cpu_device({.n_threads = options.n_threads, .isa = {}});
+    const std::string planes = options.plane_cache ? (cache_folder() / "planes").string() : "";
+    return make_cpu_device({.n_threads = options.n_threads, .isa = {}, .plane_cache = planes});
   }
   if (kind == "opencl" || kind == "cuda" || kind == "bang") {
     fail(ErrorKind::kDevice, "device '{}' is not part of this build, which has: cpu", printable(options.device));
@@ -71,6 +84,7 @@ std::unique_ptr<Engine> load_engine(const ModelOptions& options, EngineOptions s
   if (options.quiet) spdlog::set_level(spdlog::level::err);
   if (options.verbose) spdlog::set_level(spdlog::level::info);
   sizes.n_batch = options.n_batch;
+  sizes.kv_type = kv_type(options);
   if (options.n_ctx != 0) sizes.n_ctx = options.n_ctx;
   sizes.progress = loading_progress(signals, options.quiet);
   gguf::File file = gguf::File::open(find_model(options.model));

@@ -19,16 +19,23 @@ struct ModelOptions {
   int n_threads = 0;
   uint32_t n_batch = 512;
   uint32_t n_ctx = 0;
+  std::string kv_type = "f16";
+  bool plane_cache = false;
   MetadataOptions metadata;
   bool verbose = false;
   bool quiet = false;
 };
 
-/// Adds MODEL, --device, -t, -b, -v, -q and those of metadata_options.h to `verb`; or some of them alone.
+/// Adds MODEL, --device, -t, -b, --kv-type, --plane-cache, -v, -q and those of metadata_options.h to `verb`; or some of
+/// them alone.
 void add_model_options(CLI::App& verb, ModelOptions& options);
 void add_device_option(CLI::App& verb, ModelOptions& options);
 void add_threads_option(CLI::App& verb, ModelOptions& options);
+void add_kv_option(CLI::App& verb, ModelOptions& options);
 void add_log_options(CLI::App& verb, ModelOptions& options);
+
+/// What --kv-type says.
+KvType kv_type(const ModelOptions& options);
 
 /// Adds -c.
 void add_context_option(CLI::App& verb, ModelOptions& options);

@@ -143,11 +143,11 @@ class Report {
 };
 
 void measure_ops(const OpsOptions& options, Device& device) {
+  const std::vector<std::unique_ptr<Source>> sources = sources_of(options);
   const Peaks peaks = device.measure_peaks();
   if (!options.plot.empty() && peaks.read_bytes_per_second == 0) {
     fail(ErrorKind::kUsage, "--plot: device {} has no measured peaks", device.name());
   }
-  const std::vector<std::unique_ptr<Source>> sources = sources_of(options);
   const SignalFlag signals;
   std::vector<OpRow> rows;
   std::set<std::string> seen;  // ops without weights are the same for each type

@@ -10,14 +10,15 @@
 namespace lamina {
 
 struct CpuOptions {
-  int n_threads = 0;  ///< 0: cpu_threads()
-  std::string isa;    ///< "scalar", "avx2", "avx512"; empty: LAMINA_ISA if set, else the best
+  int n_threads = 0;             ///< 0: cpu_threads()
+  std::string isa;               ///< "scalar", "avx2", "avxvnni", "avx512"; empty: LAMINA_ISA if set, else the best
+  std::string plane_cache = {};  ///< folder where planes are kept for the next time; empty: none are
 };
 
 /// Throws Error(kUsage) for an unknown or unsupported instruction set or a thread count outside 1..1024.
 std::unique_ptr<Device> make_cpu_device(const CpuOptions& options);
 
-/// Instruction sets that this CPU can run, slowest first: "scalar", "avx2", "avx512".
+/// Instruction sets that this CPU can run, slowest first: "scalar", "avx2", "avxvnni", "avx512".
 std::vector<std::string> cpu_isas();
 
 /// The one that make_cpu_device takes when none is named: the best, capped by LAMINA_ISA. Throws Error(kUsage) for a
@@ -27,7 +28,7 @@ std::string cpu_isa();
 /// Threads that affinity and the cgroups' CPU quotas (kernels/cgroup.h) allow, at least 1.
 int cpu_threads(const std::string& root = "/");
 
-/// Measured read bandwidth of main memory with `n_threads`, bytes a second (takes about 0.2 s).
+/// Measured read bandwidth of main memory with `n_threads`, bytes a second (takes about 0.5 s).
 double cpu_read_bandwidth(int n_threads);
 
 }  // namespace lamina

@@ -12,22 +12,12 @@ namespace {
 
 uint32_t padded(uint32_t n) { return (n + kRowTile - 1) / kRowTile * kRowTile; }
 
-/// KV pages of float16, with slack behind them: attention loads 16 values at a time.
-Memory reserve_pages(uint64_t n_pages, uint64_t page_elements) {
-  constexpr uint64_t kOverrun = 64;
-  uint64_t bytes = 0;
-  if (__builtin_mul_overflow(n_pages, page_elements * sizeof(uint16_t), &bytes) ||
-      __builtin_add_overflow(bytes, kOverrun, &bytes)) {
-    fail(ErrorKind::kMemory, "{} KV pages of {} values are more than 2^64 bytes", n_pages, page_elements);
-  }
-  return {bytes, "the KV cache"};
-}
-
 }  // namespace
 
 CpuExecutable::CpuExecutable(const Program& program, const gguf::File& file, const Capacity& capacity,
-                             const Kernels& kernels, Pool& pool, const Progress& progress)
-    : program_(program), kernels_(kernels), pool_(pool), weights_(program_, kernels) {
+                             const Kernels& kernels, Pool& pool, const std::string& plane_cache,
+                             const Progress& progress)
+    : program_(program), kernels_(kernels), pool_(pool), weights_(program_, file, kernels, pool, plane_cache) {
   const uint64_t pairs = uint64_t{capacity.max_rows} * program_.n_expert_used;
   uint32_t widest = 0;
   for (const Buffer& b : program_.buffers) {
@@ -38,14 +28,8 @@ CpuExecutable::CpuExecutable(const Program& program, const gguf::File& file, con
     buffers_.push_back({Memory(rows * stride * sizeof(float), "activations"), b.width, stride, b.rows});
     widest = std::max(widest, stride);
   }
-  for (const KvShape& shape : program_.kv) {
-    LayerKv layer;
-    layer.k_stride = size_t{shape.n_head_kv} * shape.head_dim_k * kPagePositions;
-    layer.v_stride = size_t{shape.n_head_kv} * shape.head_dim_v * kPagePositions;
-    layer.k = reserve_pages(capacity.n_pages, layer.k_stride);
-    layer.v = reserve_pages(capacity.n_pages, layer.v_stride);
-    kv_.push_back(std::move(layer));
-  }
+  for (const KvShape& shape : program_.kv) kv_.emplace_back(shape, capacity.kv_type, capacity.n_pages);
+  reserve_attention(capacity);
 
   linears_.resize(program_.ops.size());
   norms_.resize(2 * program_.ops.size());
@@ -63,9 +47,10 @@ CpuExecutable::CpuExecutable(const Program& program, const gguf::File& file, con
   }
   counters_ = std::vector<Counter>(program_.ops.size());
   packed_.allocate();
-  // A thread's scratch holds one row of any buffer, the accumulators of a matmul call, or two rows of attention.
+  // A thread's scratch holds one row of any buffer and the accumulators of a matmul call.
   scratch_stride_ = 2 * size_t{widest} + kMaxRowTiles * kMaxTokenTile * kRowTile;
   scratch_ = Memory(static_cast<size_t>(pool.size()) * scratch_stride_ * sizeof(float), "activations");
+  panels_ = Memory(static_cast<size_t>(pool_.size()) * panel_stride_ * sizeof(uint32_t), "activations");
   for (const Rope& rope : program_.ropes) {
     const uint64_t bytes = rope.inv_freq.size() * capacity.max_rows * sizeof(float);
     rotations_.push_back({Memory(bytes, "activations"), Memory(bytes, "activations")});
@@ -75,10 +60,11 @@ CpuExecutable::CpuExecutable(const Program& program, const gguf::File& file, con
   argmax_.resize(capacity.max_outputs);
 
   // All of that is address space so far, which costs nothing: compare it with what there is before it is touched.
-  const uint64_t kv = kv_bytes(), weights = weights_.bytes();
+  const uint64_t kv = kv_bytes(), weights = weights_.memory_bytes();
   const auto mib = [](uint64_t bytes) { return bytes / 1024 / 1024; };
-  require_memory(memory_bytes(), fmt::format("the model ({} MiB of weights, {} of keys and values, {} of buffers)",
-                                             mib(weights), mib(kv), mib(memory_bytes() - kv - weights)));
+  const uint64_t needed = memory_bytes() - weights_.bytes() + weights;  // pages of a cache can be dropped
+  require_memory(needed, fmt::format("the model ({} MiB of weights, {} of keys and values, {} of buffers)",
+                                     mib(weights), mib(kv), mib(needed - kv - weights)));
   weights_.load(file, pool_, progress);
 }
 
@@ -105,9 +91,12 @@ CpuExecutable::BoundLinear CpuExecutable::bind(const LinearOp& op, const Capacit
     p.n_row_tiles = p.bias_stride / kRowTile;
     bound.n_row_tiles += p.n_row_tiles;
     const gguf::Type& type = *w.tensor->type;
-    bound.quant |= type.kind == gguf::TypeKind::kQuant;
-    bound.pairs |= type.id == gguf::TypeId::kBF16;
-    bound.floats |= type.id == gguf::TypeId::kF32 || type.id == gguf::TypeId::kF16;
+    const bool quant = type.kind == gguf::TypeKind::kQuant, bf16 = type.id == gguf::TypeId::kBF16;
+    bound.forms.quant |= quant;
+    bound.forms.pairs |= bf16 && kernels_.bf16_pairs;
+    bound.forms.rounded |= bf16 && !kernels_.bf16_pairs;
+    bound.forms.floats |= !quant && !bf16;
+    if (quant) panel_stride_ = std::max(panel_stride_, panel_tiles(bound.n_cols) * panel_words(bound.n_cols));
     // A token reads every dense weight, and of the experts the chosen ones.
     const uint64_t used = std::min(w.n_expert, w.n_expert > 1 ? program_.n_expert_used : 1);
     bytes_per_token_ += p.matrix->bytes() / w.n_expert * used;
@@ -118,7 +107,7 @@ CpuExecutable::BoundLinear CpuExecutable::bind(const LinearOp& op, const Capacit
   const uint32_t rows = experts                         ? capacity.max_rows * program_.n_expert_used
                         : bound.out == RowSet::kOutputs ? capacity.max_outputs
                                                         : capacity.max_rows;
-  packed_.reserve(PackedRows::slots(rows, experts), bound.n_cols, bound.quant, bound.floats, bound.pairs);
+  packed_.reserve(PackedRows::slots(rows, experts), bound.n_cols, bound.forms);
   return bound;
 }
 
@@ -127,6 +116,7 @@ void CpuExecutable::begin(const Step& step) {
   const auto rows = static_cast<uint32_t>(step.token.size()), outputs = static_cast<uint32_t>(step.outputs.size());
   if (token_tiles_.rows.size() != rows) token_tiles_.set_identity(rows);
   if (output_tiles_.rows.size() != outputs) output_tiles_.set_identity(outputs);
+  cut_rows();
   for (Counter& counter : counters_) counter.next.store(0, std::memory_order_relaxed);
 }
 
@@ -180,28 +170,6 @@ std::vector<float> CpuExecutable::read(const Place& place) const {
   return {};
 }
 
-/// The keys or values that the step's rows have in a layer's pages (AppendOp has their layout).
-std::vector<float> CpuExecutable::read_kv(const Place& place) const {
-  const KvShape& shape = program_.kv[static_cast<size_t>(place.index)];
-  const LayerKv& layer = kv_[static_cast<size_t>(place.index)];
-  std::vector<float> out;
-  for (uint32_t row = 0; row < n_rows(RowSet::kTokens); row++) {
-    const uint32_t position = step_->position[row], at = position % kPagePositions;
-    const uint32_t page = step_->pages[step_->sequence[row]][position / kPagePositions];
-    if (place.kind == Place::Kind::kKeys) {
-      const uint16_t* k = layer.k.as<uint16_t>() + page * layer.k_stride + at;
-      for (uint32_t i = 0; i < shape.n_head_kv * shape.head_dim_k; i++)
-        out.push_back(gguf::f16_to_f32(k[i * kPagePositions]));
-      continue;
-    }
-    const uint16_t* v = layer.v.as<uint16_t>() + page * layer.v_stride;
-    for (uint32_t head = 0; head < shape.n_head_kv; head++)
-      for (uint32_t i = 0; i < shape.head_dim_v; i++)
-        out.push_back(gguf::f16_to_f32(v[(head * kPagePositions + at) * shape.head_dim_v + i]));
-  }
-  return out;
-}
-
 std::span<const float> CpuExecutable::logits(uint32_t i) { return {buffer(program_.logits).row(i), program_.n_vocab}; }
 
 uint64_t CpuExecutable::kv_bytes() const {
@@ -211,7 +179,8 @@ uint64_t CpuExecutable::kv_bytes() const {
 }
 
 uint64_t CpuExecutable::memory_bytes() const {
-  uint64_t n = weights_.bytes() + kv_bytes() + packed_.bytes() + scratch_.bytes();
+  uint64_t n = weights_.bytes() + kv_bytes() + packed_.bytes() + scratch_.bytes() + panels_.bytes() +
+               attend_parts_.bytes() + split_parts_.bytes();
   n += chosen_.bytes() + expert_weights_.bytes() + argmax_.size() * sizeof(int32_t);
   for (const Rows& rows : buffers_) n += rows.memory.bytes();
   for (const Rotations& rotations : rotations_) n += rotations.cosines.bytes() + rotations.sines.bytes();

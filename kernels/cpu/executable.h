@@ -16,11 +16,24 @@
 
 namespace lamina::cpu {
 
+/// One layer's pool of KV pages.
+struct LayerKv {
+  LayerKv(const KvShape& shape, KvType kv_type, uint32_t n_pages);
+
+  KvType type;
+  size_t k_head, v_head;  ///< bytes of one head in a page
+  size_t k_page, v_page;  ///< bytes of a page
+  Memory k, v;
+
+  std::byte* k_at(uint32_t page, uint32_t head) const { return k.as<std::byte>() + page * k_page + head * k_head; }
+  std::byte* v_at(uint32_t page, uint32_t head) const { return v.as<std::byte>() + page * v_page + head * v_head; }
+};
+
 class CpuExecutable : public Executable {
  public:
-  /// Reserves all memory, compares it with what there is, then loads the weights.
+  /// `plane_cache`: a folder, or empty. Reserves all memory, compares it with what there is, then loads the weights.
   CpuExecutable(const Program& program, const gguf::File& file, const Capacity& capacity, const Kernels& kernels,
-                Pool& pool, const Progress& progress);
+                Pool& pool, const std::string& plane_cache, const Progress& progress);
 
   void run(const Step& step) override;
   void trace(const Step& step, const AfterOp& after_op) override;
@@ -57,15 +70,16 @@ class CpuExecutable : public Executable {
     NormArgs norm;
     RowSet out = RowSet::kTokens;  ///< row set of all outputs
     uint32_t n_cols = 0;
-    bool quant = false, floats = false, pairs = false;  ///< forms of the input that the weights want
+    PackForms forms;  ///< of the input
     std::vector<BoundProduct> products;
     uint32_t n_row_tiles = 0;  ///< of all products
   };
 
-  struct LayerKv {
-    Memory k, v;
-    size_t k_stride = 0, v_stride = 0;  ///< elements of one page
+  /// Neighbouring rows of one sequence that attend together.
+  struct RowBlock {
+    uint32_t begin, end;
   };
+  static constexpr uint32_t kMostRows = 8, kMostHeads = 8;  ///< of one job of an attention
 
   /// Of one rope, for the rows of a step.
   struct Rotations {
@@ -79,6 +93,8 @@ class CpuExecutable : public Executable {
   std::pair<uint32_t, uint32_t> share(uint32_t n, int thread) const;
 
   void begin(const Step& step);
+  void cut_rows();
+  void reserve_attention(const Capacity& capacity);
 
   // One op, done by all threads; walk() puts a barrier behind it.
   void walk(int thread);
@@ -96,6 +112,8 @@ class CpuExecutable : public Executable {
 
   void pack_input(const LinearOp& op, const BoundLinear& bound, const TileList& tiles, int thread);
   void multiply(const BoundLinear& bound, const TileList& tiles, uint32_t first, uint32_t last, int thread);
+  void multiply(const BoundLinear& bound, const BoundProduct& p, const TileList& list, uint32_t row_tile, uint32_t n,
+                int thread);
   void finish(const BoundProduct& p, uint32_t expert, uint32_t row_tile, uint32_t row, const float* acc);
   void choose_experts(const RouteOp& op, uint32_t row, float* p);
   void group_pairs(uint32_t n_expert);
@@ -105,6 +123,7 @@ class CpuExecutable : public Executable {
   uint32_t n_rows(RowSet set) const;
   const TileList& tiles(RowSet set) const;
   const Rows& buffer(Buf i) const { return buffers_[static_cast<size_t>(i)]; }
+  uint32_t* panel(int thread) const { return panels_.as<uint32_t>() + static_cast<size_t>(thread) * panel_stride_; }
   float* scratch(int thread) const { return scratch_.as<float>() + static_cast<size_t>(thread) * scratch_stride_; }
 
   const Program program_;
@@ -117,13 +136,20 @@ class CpuExecutable : public Executable {
   std::vector<NormArgs> norms_;       ///< two a op: NormOp's norm, or AppendOp's q_norm and k_norm
   PackedRows packed_;
   Memory scratch_;
-  size_t scratch_stride_ = 0;      ///< floats a thread
+  size_t scratch_stride_ = 0;            ///< floats a thread
+  Memory attend_parts_;                  ///< a thread: totals and parts of a job
+  size_t attend_stride_ = 0;             ///< floats a thread
+  Memory split_parts_;                   ///< parts of jobs whose splits are tasks: [job][split][query][part_stride]
+  std::vector<Counter> split_counters_;  ///< splits done, by job
+  Memory panels_;
+  size_t panel_stride_ = 0;        ///< words a thread
   std::vector<Counter> counters_;  ///< by op index
   uint64_t bytes_per_token_ = 0;
 
   // State of one step.
   const Step* step_ = nullptr;
   TileList token_tiles_, output_tiles_, pair_tiles_;
+  std::vector<RowBlock> row_blocks_;
   std::vector<Rotations> rotations_;  ///< by rope
   Memory chosen_;                     ///< [rows][n_expert_used] u32, ascending
   Memory expert_weights_;             ///< [rows][n_expert_used] f32

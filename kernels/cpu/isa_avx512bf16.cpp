@@ -1,4 +1,4 @@
-// BF16 products by VDPBF16PS, for AVX-512 CPUs that have it: the same bits as isa_kernels.inl's TwoFma.
+// BF16 products by VDPBF16PS, for AVX-512 CPUs that have it: the same bits as WeightBf16.
 #include <immintrin.h>
 
 #include "kernels/cpu/words_avx512.h"
@@ -6,21 +6,26 @@
 #include "gguf/type_table.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/math.inl"
-#include "kernels/cpu/matmul.inl"
+#include "kernels/cpu/matmul_float.inl"
 
 namespace lamina::cpu {
 namespace {
 
-struct PairDot {
-  LAMINA_WORD F add(F acc, I weight, uint32_t x) {
-    return {_mm512_dpbf16_ps(acc.v, (__m512bh)weight.v, (__m512bh)_mm512_set1_epi32(static_cast<int32_t>(x)))};
+struct WeightPair {
+  static constexpr size_t kColumns = 2;
+  using Loaded = I;
+  LAMINA_WORD I load_step(const void* row_tiles, size_t at) {
+    return load_u32(static_cast<const uint32_t*>(row_tiles) + at * kRowTile);
+  }
+  template <int T>
+  LAMINA_WORD F add(F acc, I weight, const PackedTile& x, size_t p, int t) {
+    const auto pair = static_cast<int32_t>(x.pairs[p * T + static_cast<size_t>(t)]);
+    return {_mm512_dpbf16_ps(acc.v, (__m512bh)weight.v, (__m512bh)_mm512_set1_epi32(pair))};
   }
 };
 
 }  // namespace
 
-constinit const MatmulFn kAvx512Bf16[kWidthCount] = {matmul_pairs<PairDot, 1>, matmul_pairs<PairDot, 2>,
-                                                     matmul_pairs<PairDot, 4>, matmul_pairs<PairDot, 8>,
-                                                     matmul_pairs<PairDot, 12>};
+constinit const ProductKernels kAvx512Bf16 = bf16_kernels<WeightPair>();
 
 }  // namespace lamina::cpu

@@ -32,17 +32,35 @@ enum PackField {
   kPackFields
 };
 
+/// The forms of activations that the kernels of an op's weights read.
+struct PackForms {
+  bool quant = false, floats = false, rounded = false, pairs = false;
+};
+
 /// Activations of one token tile of `width` tokens, in the forms that kernels read; absent forms are nullptr.
 struct PackedTile {
   int8_t* q = nullptr;        ///< [n_cols / 32][width][32]
-  float* fields = nullptr;    ///< [n_cols / 32][kPackFields][width]
+  float* fields = nullptr;    ///< [n_cols / 32][kPackFields][width], 64 bytes more are readable
   float* floats = nullptr;    ///< [n_cols][width]
+  float* rounded = nullptr;   ///< [n_cols, made even with 0][width] rounded to bf16
   uint32_t* pairs = nullptr;  ///< [(n_cols + 1) / 2][width] bf16 pairs, even column low
   int width = 1;
 };
 
 /// out[n_tiles][width][16] = rows of row tiles [first_tile, first_tile + n_tiles) times the packed tokens.
 using MatmulFn = void (*)(const PlaneView& w, uint32_t first_tile, uint32_t n_tiles, const PackedTile& x, float* out);
+
+/// Codes of one row tile as bytes: panel [n_col_tiles][8][16] u32, 64-byte aligned.
+using UnpackFn = void (*)(const PlaneView& w, uint32_t row_tile, uint32_t* panel);
+/// out[kMaxTokenTile][16] = that row tile times a token tile of kMaxTokenTile.
+using PanelFn = void (*)(const PlaneView& w, uint32_t row_tile, const uint32_t* panel, const PackedTile& x, float* out);
+
+/// The product kernels of one kind of weight. Quantised weights meet the widest token tiles by way of a panel.
+struct ProductKernels {
+  MatmulFn matmul[kWidthCount] = {};  ///< by token tile width, index into kTokenTiles
+  UnpackFn unpack = nullptr;          ///< nullptr: matmul does all widths
+  PanelFn panel = nullptr;
+};
 
 /// What happens to 16 rows of a product before they are stored; absent parts are nullptr or neutral (see Product).
 struct Epilogue {
@@ -64,19 +82,33 @@ struct NormArgs {
 
 enum class Gate : uint8_t { kSilu, kGelu, kRelu, kReluSquared };
 
-/// Softmax attention of one query head over one KV head's pages.
-struct AttendArgs {
-  const float* q;                       ///< [head_dim_k]
-  float* out;                           ///< [head_dim_v]
-  const uint16_t* k_pages;              ///< page p at p * k_page_stride: [head_dim_k][64] f16
-  const uint16_t* v_pages;              ///< page p at p * v_page_stride: [64][head_dim_v] f16
-  size_t k_page_stride, v_page_stride;  ///< in elements
-  const uint32_t* page_table;           ///< of the sequence
-  uint32_t first, last;                 ///< visible positions [first, last)
-  uint32_t head_dim_k, head_dim_v;
-  float scale, softcap;
-  float* scratch;  ///< [2 * head_dim_v rounded up to 16]
+constexpr uint32_t kPage = 64;     ///< positions in a KV page
+constexpr uint32_t kKvGroup = 32;  ///< dimensions that share a scale in q8_0 pages
+
+/// One query head of one row.
+struct AttendQuery {
+  const float* q;        ///< [head_dim_k]
+  float scale;           ///< of its scores
+  uint32_t first, last;  ///< visible positions [first, last)
 };
+
+/// Softmax attention of some queries over one KV head's pages.
+struct AttendArgs {
+  const AttendQuery* queries;
+  uint32_t n_queries;
+  const std::byte *k_pages, *v_pages;   ///< page p of the head at p * stride
+  size_t k_page_stride, v_page_stride;  ///< bytes
+  const uint32_t* page_table;           ///< of the sequence
+  uint32_t head_dim_k, head_dim_v;
+  float softcap;
+};
+
+/// Floats of a part: what a query has gathered from some positions. [head_dim_v, padded to 16] weighted values, then
+/// the highest score and the sum of weights.
+constexpr size_t part_stride(uint32_t head_dim_v) { return (size_t{head_dim_v} + 15) / 16 * 16 + 16; }
+
+/// parts[n_queries][part_stride] = attention over the positions of split `split`.
+using AttendFn = void (*)(const AttendArgs& args, uint32_t split, float* parts);
 
 /// Products as fast as they go, for the roofs of `lamina ops`: `rounds` rounds of `chains` independent words. The
 /// result means nothing.
@@ -90,10 +122,9 @@ constexpr int kPeakCount = 2;  ///< few chains for few registers, many for long 
 struct Kernels {
   const char* isa;
 
-  /// Product kernels by plane form (index into gguf::kForms) or float type, and token tile width (index into
-  /// kTokenTiles).
-  MatmulFn quant[kFormCount][kWidthCount];
-  MatmulFn f32[kWidthCount], f16[kWidthCount], bf16[kWidthCount];
+  ProductKernels quant[kFormCount];  ///< by plane form, index into gguf::kForms
+  ProductKernels f32, f16, bf16;
+  bool bf16_pairs;  ///< bf16 reads PackedTile::pairs, else PackedTile::rounded
 
   /// Stores 16 rows of a product through its epilogue.
   void (*finish)(const float* acc, const Epilogue& epilogue, float* out);
@@ -112,8 +143,14 @@ struct Kernels {
 
   /// f16 (round to nearest even) of x[n] at out[i * stride].
   void (*store_f16)(const float* x, uint32_t n, uint16_t* out, size_t stride);
+  /// The same as codes at codes[i * stride] and scales at scales[i / 32 * scale_stride].
+  void (*store_q8)(const float* x, uint32_t n, uint8_t* codes, size_t stride, uint16_t* scales, size_t scale_stride);
 
-  void (*attend)(const AttendArgs& args);
+  /// f16 or q8_0 pages.
+  AttendFn attend_f16, attend_q8;
+  /// Adds the part of a split to those before it. total of nothing: zeros, with -inf as highest score.
+  void (*merge_part)(const float* part, uint32_t head_dim_v, float* total);
+  void (*finish_attend)(const float* total, uint32_t head_dim_v, float* out);
 
   /// p = softmax(x) over n values, or sigmoid of each.
   void (*softmax)(const float* x, uint32_t n, float* p);
@@ -131,13 +168,14 @@ struct Kernels {
   /// Sum in the promised order: 16 lanes i mod 16, then the tree.
   float (*sum)(const float* x, uint32_t n);
 
-  PeakKernel peak_dot[kPeakCount];  ///< 64 products of int8 a chain and round
+  PeakKernel peak_dot[kPeakCount];  ///< 256 products of int8 a chain and round
   PeakKernel peak_fma[kPeakCount];  ///< 16 products of float32 a chain and round
 };
 
 extern const Kernels kScalarKernels;
 extern const Kernels kAvx2Kernels;
+extern const Kernels kAvxVnniKernels;
 extern const Kernels kAvx512Kernels;
-extern const MatmulFn kAvx512Bf16[kWidthCount];  ///< replaces kAvx512Kernels.bf16 where the CPU has AVX512_BF16
+extern const ProductKernels kAvx512Bf16;  ///< for kAvx512Kernels.bf16 where the CPU has AVX512_BF16; reads pairs
 
 }  // namespace lamina::cpu

@@ -44,7 +44,7 @@ void CpuExecutable::pack_input(const LinearOp& op, const BoundLinear& bound, con
   float* row = scratch(thread);
   for (const TokenTile& tile : list.tiles) {
     if (tile.begin + tile.count <= begin || tile.begin >= end) continue;
-    const PackedTile packed = packed_.tile(tile, bound.n_cols, bound.quant, bound.floats, bound.pairs);
+    const PackedTile packed = packed_.tile(tile, bound.n_cols, bound.forms);
     for (uint32_t i = std::max(begin, tile.begin); i < std::min(end, tile.begin + tile.count); i++) {
       const uint32_t r = from_token ? list.rows[i] / program_.n_expert_used : list.rows[i];
       const float* x = in.row(r);
@@ -65,23 +65,43 @@ void CpuExecutable::pack_input(const LinearOp& op, const BoundLinear& bound, con
 /// Row tiles [first, last), counted over all products, times every token tile.
 void CpuExecutable::multiply(const BoundLinear& bound, const TileList& list, uint32_t first, uint32_t last,
                              int thread) {
+  uint32_t before = 0;  // row tiles of earlier products
+  for (const BoundProduct& p : bound.products) {
+    const uint32_t begin = std::max(first, before), end = std::min(last, before + p.n_row_tiles);
+    const uint32_t together = p.matrix->kernels->unpack != nullptr ? panel_tiles(bound.n_cols) : kMaxRowTiles;
+    for (uint32_t at = begin; at < end; at += together) {
+      multiply(bound, p, list, at - before, std::min(together, end - at), thread);
+    }
+    before += p.n_row_tiles;
+  }
+}
+
+/// Row tiles [row_tile, row_tile + n) of one product. Tiles of an expert are neighbours, its widest first.
+void CpuExecutable::multiply(const BoundLinear& bound, const BoundProduct& p, const TileList& list, uint32_t row_tile,
+                             uint32_t n, int thread) {
+  const ProductKernels& kernels = *p.matrix->kernels;
+  const size_t panel_words = cpu::panel_words(bound.n_cols);
   float* acc = scratch(thread);
+  int64_t unpacked = -1;  // expert whose row tiles are in the panels
   for (const TokenTile& tile : list.tiles) {
-    const PackedTile packed = packed_.tile(tile, bound.n_cols, bound.quant, bound.floats, bound.pairs);
-    uint32_t before = 0;  // row tiles of earlier products
-    for (const BoundProduct& p : bound.products) {
-      const uint32_t begin = std::max(first, before), end = std::min(last, before + p.n_row_tiles);
-      for (uint32_t at = begin; at < end; at += kMaxRowTiles) {
-        const uint32_t row_tile = at - before, n = std::min<uint32_t>(kMaxRowTiles, end - at);
-        p.matrix->matmul[tile.width_index](p.matrix->planes[tile.expert].view(), row_tile, n, packed, acc);
-        for (uint32_t i = 0; i < n; i++) {
-          for (uint32_t t = 0; t < tile.count; t++) {
-            finish(p, tile.expert, row_tile + i, list.rows[tile.begin + t],
-                   acc + (i * static_cast<uint32_t>(tile.width()) + t) * kRowTile);
-          }
-        }
+    const PackedTile packed = packed_.tile(tile, bound.n_cols, bound.forms);
+    const PlaneView& w = p.matrix->planes[tile.expert].view();
+    if (tile.width() == kMaxTokenTile && kernels.unpack != nullptr) {
+      for (uint32_t i = 0; i < n && unpacked != tile.expert; i++) {
+        kernels.unpack(w, row_tile + i, panel(thread) + i * panel_words);
       }
-      before += p.n_row_tiles;
+      unpacked = tile.expert;
+      for (uint32_t i = 0; i < n; i++) {
+        kernels.panel(w, row_tile + i, panel(thread) + i * panel_words, packed, acc + i * kMaxTokenTile * kRowTile);
+      }
+    } else {
+      kernels.matmul[tile.width_index](w, row_tile, n, packed, acc);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+      for (uint32_t t = 0; t < tile.count; t++) {
+        finish(p, tile.expert, row_tile + i, list.rows[tile.begin + t],
+               acc + (i * static_cast<uint32_t>(tile.width()) + t) * kRowTile);
+      }
     }
   }
 }

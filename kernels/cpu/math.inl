@@ -84,6 +84,13 @@ LAMINA_WORD void store_part(float* p, F x, uint32_t n) {
   std::memcpy(p, lane, n * sizeof(float));
 }
 
+/// Asks for memory that will be read soon; any address will do.
+template <uint32_t kBytes>
+LAMINA_WORD void prefetch(const void* p) {
+  LAMINA_UNROLL
+  for (uint32_t i = 0; i < kBytes; i += 64) __builtin_prefetch(static_cast<const char*>(p) + i);
+}
+
 /// y[i] = fn(i, load), 16 at a time; `load(p)` reads p[i ..] and the tail is never passed.
 template <class Fn>
 LAMINA_WORD void map(uint32_t n, float* y, Fn fn) {

@@ -1,4 +1,4 @@
-// The ops of a step on the CPU, other than linear ones: each thread does its share of rows or heads.
+// The ops of a step on the CPU, other than linear ones and attention: each thread does its share of rows.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -51,78 +51,6 @@ void CpuExecutable::run_op(const NormOp& op, size_t index, int thread) {
   for (uint32_t row = begin; row < end; row++) {
     const float* residual = op.residual != kNoBuf ? buffer(op.residual).row(row) : nullptr;
     kernels_.norm(in.row(row), in.width, norms_[2 * index], residual, buffer(op.out).row(row));
-  }
-}
-
-void CpuExecutable::run_op(const AppendOp& op, size_t index, int thread) {
-  const KvShape& shape = program_.kv[op.layer];
-  const LayerKv& layer = kv_[op.layer];
-  const uint32_t dim_k = shape.head_dim_k, dim_v = shape.head_dim_v, n_heads = op.n_head + shape.n_head_kv;
-  const auto prepare = [&](float* head, uint32_t h, const std::optional<Norm>& norm, NormArgs args, uint32_t row) {
-    if (norm) {
-      const uint32_t at = h * dim_k % args.n_weight;  // a weight may cover one head or all of them
-      if (args.weight != nullptr) args.weight += at;
-      if (args.bias != nullptr) args.bias += at;
-      kernels_.norm(head, dim_k, args, nullptr, head);
-    }
-    if (op.rope >= 0) {
-      const auto r = static_cast<size_t>(op.rope);
-      const size_t n = program_.ropes[r].inv_freq.size();
-      kernels_.rotate(head, static_cast<uint32_t>(n), program_.ropes[r].pairs == RopePairs::kHalves,
-                      rotations_[r].cosines.as<float>() + row * n, rotations_[r].sines.as<float>() + row * n);
-    }
-  };
-  const auto [begin, end] = share(n_rows(RowSet::kTokens) * n_heads, thread);
-  for (uint32_t item = begin; item < end; item++) {
-    const uint32_t row = item / n_heads, h = item % n_heads;
-    if (h < op.n_head) {
-      prepare(buffer(op.q).row(row) + h * dim_k, h, op.q_norm, norms_[2 * index], row);
-      continue;
-    }
-    const uint32_t head = h - op.n_head, position = step_->position[row], at = position % kPagePositions;
-    const uint32_t page = step_->pages[step_->sequence[row]][position / kPagePositions];
-    float* k = buffer(op.k).row(row) + head * dim_k;
-    prepare(k, head, op.k_norm, norms_[2 * index + 1], row);
-    kernels_.store_f16(k, dim_k, layer.k.as<uint16_t>() + page * layer.k_stride + head * dim_k * kPagePositions + at,
-                       kPagePositions);
-    kernels_.store_f16(buffer(op.v).row(row) + head * dim_v, dim_v,
-                       layer.v.as<uint16_t>() + page * layer.v_stride + (head * kPagePositions + at) * dim_v, 1);
-  }
-}
-
-namespace {
-
-/// Of the scores of a query at this position.
-float scale_at(const AttendOp& op, uint32_t position) {
-  const Temperature& t = op.temperature;
-  return static_cast<float>(op.scale * (1 + t.scale * std::log(1.0 + position / t.length)));
-}
-
-}  // namespace
-
-void CpuExecutable::run_op(const AttendOp& op, size_t index, int thread) {
-  const KvShape& shape = program_.kv[op.layer];
-  const LayerKv& layer = kv_[op.layer];
-  const uint32_t group = op.n_head / shape.n_head_kv, n_items = n_rows(RowSet::kTokens) * op.n_head;
-  AttendArgs args;
-  args.k_page_stride = layer.k_stride;
-  args.v_page_stride = layer.v_stride;
-  args.head_dim_k = shape.head_dim_k;
-  args.head_dim_v = shape.head_dim_v;
-  args.softcap = op.softcap;
-  args.scratch = scratch(thread);
-  std::atomic<uint32_t>& next = counters_[index].next;
-  for (uint32_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < n_items;) {
-    const uint32_t row = item / op.n_head, h = item % op.n_head, kv = h / group;
-    args.q = buffer(op.q).row(row) + h * shape.head_dim_k;
-    args.out = buffer(op.out).row(row) + h * shape.head_dim_v;
-    args.k_pages = layer.k.as<uint16_t>() + kv * shape.head_dim_k * kPagePositions;
-    args.v_pages = layer.v.as<uint16_t>() + kv * shape.head_dim_v * kPagePositions;
-    args.scale = scale_at(op, step_->position[row]);
-    args.page_table = step_->pages[step_->sequence[row]].data();
-    args.last = step_->position[row] + 1;
-    args.first = op.window != 0 && args.last > op.window ? args.last - op.window : 0;
-    kernels_.attend(args);
   }
 }
 

@@ -5,16 +5,17 @@
 namespace lamina::cpu {
 namespace {
 
-/// One code word meets kChains activation words, as in a matmul: kChains * 64 products a round.
+/// Four code words meet kChains times 16 activations, as in a matmul: kChains * 256 products a round.
 template <int kChains>
 float peak_dot(const uint32_t* operands, uint64_t rounds) {
   const auto* x = reinterpret_cast<const int8_t*>(operands);
   I acc[kChains];
   for (I& a : acc) a = set1_int(0);
   for (uint64_t i = 0; i < rounds; i++) {
-    const W w = load_codes(operands + i % kPeakWords * 16);
+    W code[4];
+    for (uint64_t j = 0; j < 4; j++) code[j] = load_codes(operands + (i + j) % kPeakWords * 16);
     LAMINA_UNROLL
-    for (int t = 0; t < kChains; t++) acc[t] = dot4<false>(acc[t], w, x + 4 * t);
+    for (int t = 0; t < kChains; t++) acc[t] = dot16<32>(acc[t], code, x + 16 * t);
   }
   int32_t total = 0;
   for (const I& a : acc) total += sum(a) & 0xffff;

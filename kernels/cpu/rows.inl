@@ -125,6 +125,13 @@ void pack_row(const float* x, uint32_t n, const PackedTile& tile, int t) {
   if (tile.floats != nullptr) {
     for (size_t c = 0; c < n; c++) tile.floats[c * width + static_cast<size_t>(t)] = x[c];
   }
+  if (tile.rounded != nullptr) {
+    for (size_t c = 0; c < n; c++) {
+      const uint32_t bits = to_bf16(x[c]) << 16;
+      std::memcpy(tile.rounded + c * width + static_cast<size_t>(t), &bits, sizeof bits);
+    }
+    if (n % 2 != 0) tile.rounded[n * width + static_cast<size_t>(t)] = 0.0f;
+  }
   if (tile.pairs != nullptr) {
     for (size_t c = 0; c < n; c += 2) {
       const uint32_t odd = c + 1 < n ? to_bf16(x[c + 1]) : 0;

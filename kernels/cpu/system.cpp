@@ -1,4 +1,6 @@
 // What the machine offers: instruction sets, threads, read bandwidth.
+#include <cpuid.h>
+#include <immintrin.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -12,8 +14,19 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/memory.h"
+#include "kernels/memory_limits.h"
 
 namespace lamina {
+
+namespace {
+
+/// CPUID leaf 7, sub-leaf 1, EAX bit 4: the 4-way int8 dot product in AVX registers. clang 14 has no name for it.
+bool has_avx_vnni() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4 & 1) != 0;
+}
+
+}  // namespace
 
 std::vector<std::string> cpu_isas() {
   std::vector<std::string> isas = {"scalar"};
@@ -23,6 +36,7 @@ std::vector<std::string> cpu_isas() {
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512vnni");
   if (avx2) isas.push_back("avx2");
+  if (avx2 && has_avx_vnni()) isas.push_back("avxvnni");
   if (avx2 && avx512) isas.push_back("avx512");
   return isas;
 }
@@ -31,10 +45,10 @@ std::string cpu_isa() {
   const std::vector<std::string> isas = cpu_isas();
   const char* cap = std::getenv("LAMINA_ISA");
   if (cap == nullptr || *cap == '\0') return isas.back();
-  const std::vector<std::string> names = {"scalar", "avx2", "avx512"};
+  const std::vector<std::string> names = {"scalar", "avx2", "avxvnni", "avx512"};
   const auto named = std::find(names.begin(), names.end(), cap);
   if (named == names.end()) {
-    fail(ErrorKind::kUsage, "LAMINA_ISA is '{}': expected scalar, avx2 or avx512", printable(cap));
+    fail(ErrorKind::kUsage, "LAMINA_ISA is '{}': expected scalar, avx2, avxvnni or avx512", printable(cap));
   }
   // A cap above what the CPU has is no error: the best it has is below the cap.
   const auto rank = static_cast<size_t>(named - names.begin());
@@ -51,28 +65,30 @@ int cpu_threads(const std::string& root) {
 }
 
 double cpu_read_bandwidth(int n_threads) {
-  constexpr uint64_t kBytes = uint64_t{256} << 20;
-  constexpr int kRounds = 4;
-  const Memory memory(kBytes, "the bandwidth measurement");
+  // Larger than caches, where there is room; each core reads ahead of itself as the kernels do.
+  constexpr uint64_t kMost = uint64_t{512} << 20, kLine = 64, kAhead = 2048;
+  constexpr int kRounds = 12;
+  const auto threads = static_cast<uint64_t>(n_threads);
+  const uint64_t share = std::min(kMost, memory_limits().available / 4) / threads / kLine * kLine;
+  const Memory memory(share * threads + kAhead, "the bandwidth measurement");
   cpu::Pool pool(n_threads);
   std::atomic<uint64_t> sink{0};
+  const auto begin_of = [&](int thread) { return memory.data() + share * static_cast<uint64_t>(thread); };
+  pool.run([&](int thread) { std::fill_n(begin_of(thread), share, std::byte{1}); });
   double best = 0;
-  auto* words = memory.as<uint64_t>();
-  const uint64_t n = kBytes / sizeof(uint64_t) / static_cast<uint64_t>(n_threads) / 64 * 64;
-  pool.run([&](int thread) { std::fill_n(words + n * static_cast<uint64_t>(thread), n, 1); });
   for (int round = 0; round < kRounds; round++) {
     const auto start = std::chrono::steady_clock::now();
     pool.run([&](int thread) {
-      const uint64_t* p = words + n * static_cast<uint64_t>(thread);
-      uint64_t sums[64] = {};
-      for (uint64_t i = 0; i < n; i += 64) {
-        for (uint64_t j = 0; j < 64; j++) sums[j] ^= p[i + j];
+      __m128i sums[4] = {};
+      for (const std::byte *p = begin_of(thread), *end = p + share; p < end; p += kLine) {
+        __builtin_prefetch(p + kAhead);
+        const auto* lane = reinterpret_cast<const __m128i*>(p);
+        for (int i = 0; i < 4; i++) sums[i] = _mm_xor_si128(sums[i], _mm_load_si128(lane + i));
       }
-      for (uint64_t s : sums) sink += s;
+      for (const __m128i& s : sums) sink += static_cast<uint64_t>(_mm_cvtsi128_si64(s));
     });
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    best =
-        std::max(best, static_cast<double>(n * sizeof(uint64_t) * static_cast<uint64_t>(n_threads)) / seconds.count());
+    best = std::max(best, static_cast<double>(share * threads) / seconds.count());
   }
   return best;
 }

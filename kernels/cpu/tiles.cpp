@@ -36,32 +36,37 @@ uint64_t PackedRows::slots(uint32_t n_rows, bool experts) {
   return experts ? 2 * uint64_t{n_rows} : uint64_t{n_rows} + kMaxTokenTile;
 }
 
-void PackedRows::reserve(uint64_t slots, uint32_t n_cols, bool quant, bool floats, bool pairs) {
-  if (quant) {
+void PackedRows::reserve(uint64_t slots, uint32_t n_cols, PackForms forms) {
+  if (forms.quant) {
     q_bytes_ = std::max(q_bytes_, slots * n_cols);
     field_bytes_ = std::max(field_bytes_, slots * (n_cols / kColTile) * kPackFields * sizeof(float));
   }
-  if (floats) float_bytes_ = std::max(float_bytes_, slots * n_cols * sizeof(float));
-  if (pairs) pair_bytes_ = std::max(pair_bytes_, slots * ((n_cols + 1) / 2) * sizeof(uint32_t));
+  if (forms.floats) float_bytes_ = std::max(float_bytes_, slots * n_cols * sizeof(float));
+  const uint64_t n_even = (uint64_t{n_cols} + 1) / 2 * 2;
+  if (forms.rounded) rounded_bytes_ = std::max(rounded_bytes_, slots * n_even * sizeof(float));
+  if (forms.pairs) pair_bytes_ = std::max(pair_bytes_, slots * n_even / 2 * sizeof(uint32_t));
 }
 
 void PackedRows::allocate() {
   q_ = Memory(q_bytes_, "activations");
-  fields_ = Memory(field_bytes_, "activations");
+  fields_ = Memory(field_bytes_ + 64, "activations");  // see PackedTile::fields
   floats_ = Memory(float_bytes_, "activations");
+  rounded_ = Memory(rounded_bytes_, "activations");
   pairs_ = Memory(pair_bytes_, "activations");
 }
 
-PackedTile PackedRows::tile(const TokenTile& at, uint32_t n_cols, bool quant, bool floats, bool pairs) const {
+PackedTile PackedRows::tile(const TokenTile& at, uint32_t n_cols, PackForms forms) const {
   const uint64_t slot = at.slot;
   PackedTile tile;
   tile.width = at.width();
-  if (quant) {
+  if (forms.quant) {
     tile.q = q_.as<int8_t>() + slot * n_cols;
     tile.fields = fields_.as<float>() + slot * (n_cols / kColTile) * kPackFields;
   }
-  if (floats) tile.floats = floats_.as<float>() + slot * n_cols;
-  if (pairs) tile.pairs = pairs_.as<uint32_t>() + slot * ((n_cols + 1) / 2);
+  if (forms.floats) tile.floats = floats_.as<float>() + slot * n_cols;
+  const uint64_t n_even = (uint64_t{n_cols} + 1) / 2 * 2;
+  if (forms.rounded) tile.rounded = rounded_.as<float>() + slot * n_even;
+  if (forms.pairs) tile.pairs = pairs_.as<uint32_t>() + slot * (n_even / 2);
   return tile;
 }
 

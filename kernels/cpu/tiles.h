@@ -18,6 +18,14 @@ struct TokenTile {
   int width() const { return kTokenTiles[width_index]; }
 };
 
+/// Row tiles whose panels are unpacked together, to share each reading of the activations, and stay in a near cache.
+constexpr size_t panel_words(uint32_t n_cols) { return size_t{n_cols} / 4 * kRowTile; }
+constexpr uint32_t panel_tiles(uint32_t n_cols) {
+  constexpr size_t kNearCache = size_t{512} << 10;
+  const size_t fit = kNearCache / (panel_words(n_cols) * sizeof(uint32_t));
+  return fit >= kMaxRowTiles ? kMaxRowTiles : fit > 1 ? static_cast<uint32_t>(fit) : 1;
+}
+
 /// Row numbers in tile order, and the tiles.
 struct TileList {
   std::vector<uint32_t> rows;
@@ -36,16 +44,16 @@ class PackedRows {
   /// Packed tokens that n rows take at most, padding included, when they fall into tiles of `n_experts` kinds.
   static uint64_t slots(uint32_t n_rows, bool experts);
 
-  /// Bytes: of q, fields, floats and pairs for `slots` tokens of n_cols.
-  void reserve(uint64_t slots, uint32_t n_cols, bool quant, bool floats, bool pairs);
+  /// Room for `slots` tokens of n_cols in these forms.
+  void reserve(uint64_t slots, uint32_t n_cols, PackForms forms);
   void allocate();
 
-  PackedTile tile(const TokenTile& at, uint32_t n_cols, bool quant, bool floats, bool pairs) const;
-  uint64_t bytes() const { return q_.bytes() + fields_.bytes() + floats_.bytes() + pairs_.bytes(); }
+  PackedTile tile(const TokenTile& at, uint32_t n_cols, PackForms forms) const;
+  uint64_t bytes() const { return q_.bytes() + fields_.bytes() + floats_.bytes() + rounded_.bytes() + pairs_.bytes(); }
 
  private:
-  uint64_t q_bytes_ = 0, field_bytes_ = 0, float_bytes_ = 0, pair_bytes_ = 0;
-  Memory q_, fields_, floats_, pairs_;
+  uint64_t q_bytes_ = 0, field_bytes_ = 0, float_bytes_ = 0, rounded_bytes_ = 0, pair_bytes_ = 0;
+  Memory q_, fields_, floats_, rounded_, pairs_;
 };
 
 }  // namespace lamina::cpu

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 
 #include "gguf/error.h"
 
@@ -11,17 +12,24 @@ namespace lamina::cpu {
 namespace {
 
 /// The product kernels of a type, by index into kTokenTiles; nullptr when it cannot be multiplied.
-const MatmulFn* find_matmul(const gguf::Type& type, const Kernels& kernels) {
+const ProductKernels* find_kernels(const gguf::Type& type, const Kernels& kernels) {
   switch (type.id) {
-    case gguf::TypeId::kF32: return kernels.f32;
-    case gguf::TypeId::kF16: return kernels.f16;
-    case gguf::TypeId::kBF16: return kernels.bf16;
+    case gguf::TypeId::kF32: return &kernels.f32;
+    case gguf::TypeId::kF16: return &kernels.f16;
+    case gguf::TypeId::kBF16: return &kernels.bf16;
     default: break;
   }
   if (type.kind != gguf::TypeKind::kQuant) return nullptr;
   const auto form = std::find(gguf::kForms.begin(), gguf::kForms.end(), type.form);
   LAMINA_CHECK(form != gguf::kForms.end());
-  return kernels.quant[form - gguf::kForms.begin()];
+  return &kernels.quant[form - gguf::kForms.begin()];
+}
+
+/// FNV-1a.
+uint64_t hash(std::string_view text) {
+  uint64_t h = 0xcbf29ce484222325;
+  for (const char c : text) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  return h;
 }
 
 }  // namespace
@@ -32,36 +40,65 @@ uint64_t Matrix::bytes() const {
   return n;
 }
 
-Weights::Weights(const Program& program, const Kernels& kernels) {
+Weights::Weights(const Program& program, const gguf::File& file, const Kernels& kernels, Pool& pool,
+                 const std::string& cache_folder) {
   for (size_t i = 0; i < program.ops.size(); i++) {
     const auto* linear = std::get_if<LinearOp>(&program.ops[i]);
     if (linear == nullptr) continue;
     for (const Product& product : linear->products) {
       const Weight& w = product.weight;
       const gguf::Type& type = *w.tensor->type;
-      const MatmulFn* matmul = find_matmul(type, kernels);
-      if (matmul == nullptr) {
+      const ProductKernels* found = find_kernels(type, kernels);
+      if (found == nullptr) {
         fail(ErrorKind::kDevice, "op {} (linear): tensor {} has type {}, which the CPU device cannot multiply", i,
              printable(w.tensor->name), type.name);
       }
       Matrix& matrix = matrices_[{w.tensor, w.first_row, w.n_rows}];
-      if (!matrix.planes.empty()) continue;
-      matrix.matmul = matmul;
-      for (uint32_t e = 0; e < w.n_expert; e++) matrix.planes.emplace_back(type, w.n_rows, w.n_cols);
+      if (matrix.kernels != nullptr) continue;
+      matrix.kernels = found;
       wanted_.emplace_back(&w, &matrix);
+      plane_bytes_ += plane_bytes(type, w.n_rows, w.n_cols) * w.n_expert;
+    }
+  }
+  if (!cache_folder.empty()) {
+    cache_key_ = key_of_planes(file);
+    const std::string stem = std::filesystem::path(file.path()).stem().string();
+    cache_path_ = fmt::format("{}/{}-{:016x}.planes", cache_folder, stem, hash(cache_key_));
+    cached_ = map_planes(cache_path_, cache_key_, plane_bytes_, pool);
+  }
+  if (!cached_) memory_ = Memory(plane_bytes_, "weights");
+  // Planes in a cache are never written to.
+  std::byte* at = cached_ ? const_cast<std::byte*>(cached_->planes.data()) : memory_.data();
+  for (const auto& [w, matrix] : wanted_) {
+    for (uint32_t e = 0; e < w->n_expert; e++) {
+      matrix->planes.emplace_back(*w->tensor->type, w->n_rows, w->n_cols, at);
+      at += matrix->planes.back().bytes();
     }
   }
 }
 
+std::string Weights::key_of_planes(const gguf::File& file) const {
+  std::string key = file.identity();
+  for (const auto& [w, matrix] : wanted_) {
+    const auto start = std::min<size_t>(w->tensor->data.size(), 64);
+    key += fmt::format("{} {} {}+{} {} {} {:x}\n", w->tensor->name, w->tensor->type->name, w->first_row, w->n_rows,
+                       w->n_cols, w->n_expert, hash({reinterpret_cast<const char*>(w->tensor->data.data()), start}));
+  }
+  return key;
+}
+
 void Weights::load(const gguf::File& file, Pool& pool, const Progress& progress) {
-  uint64_t total = 0, done = 0;
-  for (const auto& [weight, matrix] : wanted_) total += matrix->bytes();
+  uint64_t done = 0;
   for (const auto& [weight, matrix] : wanted_) {
+    if (cached_) break;
     fill(*weight, *matrix, pool);
     file.release(*weight->tensor);
     done += matrix->bytes();
-    if (progress) progress(done, total);
+    if (progress) progress(done, plane_bytes_);
   }
+  if (cached_ || cache_path_.empty()) return;
+  file.check_unchanged();  // planes of two versions must not be kept
+  write_planes(cache_path_, cache_key_, {memory_.data(), plane_bytes_}, pool);
 }
 
 void Weights::fill(const Weight& weight, Matrix& matrix, Pool& pool) {
@@ -111,10 +148,11 @@ const float* Weights::vector(const Vector& v, uint32_t n, uint32_t n_expert) {
 }
 
 uint64_t Weights::bytes() const {
-  uint64_t n = 0;
-  for (const auto& [key, matrix] : matrices_) n += matrix.bytes();
+  uint64_t n = plane_bytes_;
   for (const auto& [key, values] : vectors_) n += values.size() * sizeof(float);
   return n;
 }
+
+uint64_t Weights::memory_bytes() const { return cached_ ? bytes() - plane_bytes_ : bytes(); }
 
 }  // namespace lamina::cpu

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #define LAMINA_WORD static inline __attribute__((always_inline))
+#define LAMINA_METHOD inline __attribute__((always_inline))
 #define LAMINA_UNROLL _Pragma("GCC unroll 12")
 
 namespace lamina::cpu {
@@ -41,6 +42,7 @@ LAMINA_WORD F select_less(F a, F b, F x, F y) {
           _mm256_blendv_ps(y.hi, x.hi, _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ))};
 }
 
+LAMINA_WORD float f16_value(uint16_t h) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h))); }
 LAMINA_WORD F load_f16(const uint16_t* p) { return {_mm256_cvtph_ps(load16(p)), _mm256_cvtph_ps(load16(p + 8))}; }
 LAMINA_WORD void store_f16(uint16_t* p, F a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a.lo, _MM_FROUND_TO_NEAREST_INT));
@@ -71,6 +73,7 @@ LAMINA_WORD I operator-(I a, I b) { return {_mm256_sub_epi32(a.lo, b.lo), _mm256
 LAMINA_WORD I operator&(I a, I b) { return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)}; }
 LAMINA_WORD I shift_left(I a, int n) { return {_mm256_slli_epi32(a.lo, n), _mm256_slli_epi32(a.hi, n)}; }
 LAMINA_WORD I shift_right(I a, int n) { return {_mm256_srli_epi32(a.lo, n), _mm256_srli_epi32(a.hi, n)}; }
+LAMINA_WORD I to_int(F a) { return {_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)}; }
 LAMINA_WORD F to_float(I a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
 LAMINA_WORD F as_float(I a) { return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)}; }
 LAMINA_WORD I as_int(F a) { return {_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi)}; }
@@ -84,6 +87,11 @@ LAMINA_WORD int32_t sum(I a) {
 LAMINA_WORD W load_codes(const uint32_t* p) {
   const auto* q = reinterpret_cast<const __m256i*>(p);
   return {_mm256_load_si256(q), _mm256_load_si256(q + 1)};
+}
+LAMINA_WORD void store_codes(uint32_t* p, W a) {
+  auto* q = reinterpret_cast<__m256i*>(p);
+  _mm256_store_si256(q, a.lo);
+  _mm256_store_si256(q + 1, a.hi);
 }
 LAMINA_WORD W shift_mask(W a, int n, uint32_t mask) {
   const __m256i m = _mm256_set1_epi8(static_cast<char>(mask));
@@ -101,26 +109,60 @@ LAMINA_WORD W look_up(Table table, W a) {
   return {_mm256_shuffle_epi8(table.v, a.lo), _mm256_shuffle_epi8(table.v, a.hi)};
 }
 
-/// vpmaddubsw adds two products in 16 bits and saturates for codes above 129: wide codes go through 16-bit products
-/// instead.
-template <bool kWide>
-LAMINA_WORD __m256i dot4_half(__m256i acc, __m256i w, __m256i x) {
-  if constexpr (!kWide) {
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)));
-  } else {
-    const __m256i even =
-        _mm256_madd_epi16(_mm256_and_si256(w, _mm256_set1_epi16(255)), _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8));
-    const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(w, 8), _mm256_srai_epi16(x, 8));
-    return _mm256_add_epi32(acc, _mm256_add_epi32(even, odd));
+#ifdef __AVXVNNI__
+template <int kMaxCode>
+constexpr int kCodeBias = 0;
+/// 16 columns of 8 rows.
+template <int kMaxCode>
+LAMINA_WORD __m256i dot16_half(__m256i acc, const __m256i (&code)[4], const __m256i (&x)[4]) {
+  for (int i = 0; i < 4; i++) acc = _mm256_dpbusd_avx_epi32(acc, code[i], x[i]);
+  return acc;
+}
+#else
+/// vpmaddubsw adds two products in 16 bits and saturates for codes above 129: those are made signed, and their signs go
+/// to the activations.
+template <int kMaxCode>
+constexpr int kCodeBias = kMaxCode > 129 ? 128 : 0;
+/// 16 columns of 8 rows. Sums stay in 16 bits as long as kMaxCode allows.
+template <int kMaxCode>
+LAMINA_WORD __m256i dot16_half(__m256i acc, const __m256i (&code)[4], const __m256i (&x)[4]) {
+  __m256i pairs[4];
+  for (int i = 0; i < 4; i++) {
+    if constexpr (kMaxCode > 129) {
+      const __m256i centred = _mm256_xor_si256(code[i], _mm256_set1_epi8(-128));
+      pairs[i] = _mm256_maddubs_epi16(_mm256_abs_epi8(centred), _mm256_sign_epi8(x[i], centred));
+    } else {
+      pairs[i] = _mm256_maddubs_epi16(code[i], x[i]);
+    }
   }
+  const __m256i ones = _mm256_set1_epi16(1);
+  if constexpr (kMaxCode <= 64) {
+    pairs[0] = _mm256_add_epi16(pairs[0], pairs[1]);
+    pairs[2] = _mm256_add_epi16(pairs[2], pairs[3]);
+    if constexpr (kMaxCode <= 32) {
+      return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_add_epi16(pairs[0], pairs[2]), ones));
+    }
+    acc = _mm256_add_epi32(acc, _mm256_madd_epi16(pairs[0], ones));
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs[2], ones));
+  }
+  for (const __m256i& p : pairs) acc = _mm256_add_epi32(acc, _mm256_madd_epi16(p, ones));
+  return acc;
 }
-template <bool kWide>
-LAMINA_WORD I dot4(I acc, W a, const int8_t* x) {
-  int32_t four;
-  std::memcpy(&four, x, 4);
-  const __m256i xs = _mm256_set1_epi32(four);
-  return {dot4_half<kWide>(acc.lo, a.lo, xs), dot4_half<kWide>(acc.hi, a.hi, xs)};
+#endif
+template <int kMaxCode>
+LAMINA_WORD I dot16(I acc, const W (&code)[4], const int8_t* x) {
+  __m256i xs[4];
+  for (int i = 0; i < 4; i++) {
+    int32_t four;
+    std::memcpy(&four, x + 4 * i, 4);
+    xs[i] = _mm256_set1_epi32(four);
+  }
+  return {dot16_half<kMaxCode>(acc.lo, {code[0].lo, code[1].lo, code[2].lo, code[3].lo}, xs),
+          dot16_half<kMaxCode>(acc.hi, {code[0].hi, code[1].hi, code[2].hi, code[3].hi}, xs)};
 }
+
+/// Sums of a float product that registers hold beside its weights.
+constexpr int kFloatSums = 6;
 
 }  // namespace
 }  // namespace lamina::cpu

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #define LAMINA_WORD static inline __attribute__((always_inline))
+#define LAMINA_METHOD inline __attribute__((always_inline))
 #define LAMINA_UNROLL _Pragma("GCC unroll 12")
 
 namespace lamina::cpu {
@@ -37,6 +38,7 @@ LAMINA_WORD F select_less(F a, F b, F x, F y) {
   return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), y.v, x.v)};
 }
 
+LAMINA_WORD float f16_value(uint16_t h) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h))); }
 LAMINA_WORD F load_f16(const uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
@@ -56,12 +58,14 @@ LAMINA_WORD I operator-(I a, I b) { return {_mm512_sub_epi32(a.v, b.v)}; }
 LAMINA_WORD I operator&(I a, I b) { return {_mm512_and_si512(a.v, b.v)}; }
 LAMINA_WORD I shift_left(I a, int n) { return {_mm512_slli_epi32(a.v, static_cast<unsigned>(n))}; }
 LAMINA_WORD I shift_right(I a, int n) { return {_mm512_srli_epi32(a.v, static_cast<unsigned>(n))}; }
+LAMINA_WORD I to_int(F a) { return {_mm512_cvtps_epi32(a.v)}; }
 LAMINA_WORD F to_float(I a) { return {_mm512_cvtepi32_ps(a.v)}; }
 LAMINA_WORD F as_float(I a) { return {_mm512_castsi512_ps(a.v)}; }
 LAMINA_WORD I as_int(F a) { return {_mm512_castps_si512(a.v)}; }
 LAMINA_WORD int32_t sum(I a) { return _mm512_reduce_add_epi32(a.v); }
 
 LAMINA_WORD W load_codes(const uint32_t* p) { return {_mm512_load_si512(p)}; }
+LAMINA_WORD void store_codes(uint32_t* p, W a) { _mm512_store_si512(p, a.v); }
 LAMINA_WORD W shift_mask(W a, int n, uint32_t mask) {
   const __m512i shifted = n > 0   ? _mm512_srli_epi32(a.v, static_cast<unsigned>(n))
                           : n < 0 ? _mm512_slli_epi32(a.v, static_cast<unsigned>(-n))
@@ -76,12 +80,20 @@ struct Table {
 LAMINA_WORD Table load_table(const uint8_t* p) { return {_mm512_broadcast_i32x4(load16(p))}; }
 LAMINA_WORD W look_up(Table table, W a) { return {_mm512_shuffle_epi8(table.v, a.v)}; }
 
-template <bool kWide>
-LAMINA_WORD I dot4(I acc, W a, const int8_t* x) {
-  int32_t four;
-  std::memcpy(&four, x, 4);
-  return {_mm512_dpbusd_epi32(acc.v, a.v, _mm512_set1_epi32(four))};
+template <int kMaxCode>
+constexpr int kCodeBias = 0;
+template <int kMaxCode>
+LAMINA_WORD I dot16(I acc, const W (&code)[4], const int8_t* x) {
+  for (int i = 0; i < 4; i++) {
+    int32_t four;
+    std::memcpy(&four, x + 4 * i, 4);  // one by one: each is an operand in memory then
+    acc.v = _mm512_dpbusd_epi32(acc.v, code[i].v, _mm512_set1_epi32(four));
+  }
+  return acc;
 }
+
+/// Sums of a float product that registers hold beside its weights.
+constexpr int kFloatSums = 24;
 
 }  // namespace
 }  // namespace lamina::cpu

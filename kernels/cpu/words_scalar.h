@@ -4,6 +4,7 @@
 #include <cstring>
 
 #define LAMINA_WORD static inline __attribute__((always_inline))
+#define LAMINA_METHOD inline __attribute__((always_inline))
 /// Before a loop whose variables are to live in registers. Here they cannot, and unrolled 16-lane loops take minutes to
 /// compile.
 #define LAMINA_UNROLL
@@ -65,13 +66,13 @@ LAMINA_WORD F select_less(F a, F b, F x, F y) {
   return lanes<F>([&](int i) { return a.v[i] < b.v[i] ? x.v[i] : y.v[i]; });
 }
 
-LAMINA_WORD float f16_float(uint16_t h) {
+LAMINA_WORD float f16_value(uint16_t h) {
   _Float16 x;
   std::memcpy(&x, &h, 2);
   return static_cast<float>(x);
 }
 LAMINA_WORD F load_f16(const uint16_t* p) {
-  return lanes<F>([&](int i) { return f16_float(p[i]); });
+  return lanes<F>([&](int i) { return f16_value(p[i]); });
 }
 LAMINA_WORD void store_f16(uint16_t* p, F a) {
   for (int i = 0; i < 16; i++) {
@@ -112,6 +113,10 @@ LAMINA_WORD I shift_left(I a, int n) {
 LAMINA_WORD I shift_right(I a, int n) {
   return lanes<I>([&](int i) { return static_cast<int32_t>(static_cast<uint32_t>(a.v[i]) >> n); });
 }
+/// Of integers, exact.
+LAMINA_WORD I to_int(F a) {
+  return lanes<I>([&](int i) { return static_cast<int32_t>(a.v[i]); });
+}
 LAMINA_WORD F to_float(I a) {
   return lanes<F>([&](int i) { return static_cast<float>(a.v[i]); });
 }
@@ -136,6 +141,7 @@ LAMINA_WORD W load_codes(const uint32_t* p) {
   std::memcpy(r.v, p, sizeof r.v);
   return r;
 }
+LAMINA_WORD void store_codes(uint32_t* p, W a) { std::memcpy(p, a.v, sizeof a.v); }
 /// Each byte of (a >> n, or a << -n) & mask; n and mask keep bits within their byte.
 LAMINA_WORD W shift_mask(W a, int n, uint32_t mask) {
   return lanes<W>([&](int i) { return (n >= 0 ? a.v[i] >> n : a.v[i] << -n) & mask * 0x01010101u; });
@@ -161,15 +167,22 @@ LAMINA_WORD W look_up(Table table, W a) {
   });
 }
 
-/// acc + sum over the 4 bytes of a code word (unsigned) times x[0..3] (signed), exact. kWide: codes may exceed 129.
-template <bool kWide>
-LAMINA_WORD I dot4(I acc, W a, const int8_t* x) {
-  return lanes<I>([&](int i) {
-    const uint32_t w = a.v[i];
-    return acc.v[i] + static_cast<int32_t>(w & 255) * x[0] + static_cast<int32_t>(w >> 8 & 255) * x[1] +
-           static_cast<int32_t>(w >> 16 & 255) * x[2] + static_cast<int32_t>(w >> 24) * x[3];
-  });
+/// acc + sum over 16 columns of (code - kCodeBias) * x, exact: byte j of code[i] (unsigned, at most kMaxCode) meets
+/// x[4i + j]. The bias is what the word takes off by itself where its instructions want signed codes.
+template <int kMaxCode>
+constexpr int kCodeBias = 0;
+template <int kMaxCode>
+LAMINA_WORD I dot16(I acc, const W (&code)[4], const int8_t* x) {
+  for (int i = 0; i < 4; i++) {
+    for (int lane = 0; lane < 16; lane++) {
+      for (int j = 0; j < 4; j++) acc.v[lane] += static_cast<int32_t>(code[i].v[lane] >> 8 * j & 255) * x[4 * i + j];
+    }
+  }
+  return acc;
 }
+
+/// Sums of a float product that registers hold beside its weights.
+constexpr int kFloatSums = 6;
 
 }  // namespace
 }  // namespace lamina::cpu

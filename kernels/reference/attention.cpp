@@ -66,6 +66,23 @@ void merge(const Running& split, Running& total) {
   for (size_t d = 0; d < total.o.size(); ++d) total.o[d] = std::fma(split.o[d], e1, total.o[d] * e0);
 }
 
+/// q8_0: d = f16(amax / 127), at most the highest f16, of 32 dimensions; the value is rne(clamp(x * (1 / d))) * d.
+void store(KvType type, std::span<const float> x, float* to) {
+  constexpr size_t kGroup = 32;
+  if (type == KvType::kF16) {
+    for (float value : x) *to++ = gguf::f16_to_f32(gguf::f32_to_f16(value));
+    return;
+  }
+  for (size_t from = 0; from < x.size(); from += kGroup) {
+    const std::span<const float> group = x.subspan(from, std::min(kGroup, x.size() - from));
+    float amax = 0;
+    for (float value : group) amax = std::max(amax, std::fabs(value));
+    const float d = gguf::f16_to_f32(gguf::f32_to_f16(std::min(amax / 127.0f, 65504.0f)));
+    const float inverse = d > 0 ? 1.0f / d : 0.0f;
+    for (float value : group) *to++ = static_cast<float>(std::lrint(std::clamp(value * inverse, -127.0f, 127.0f))) * d;
+  }
+}
+
 }  // namespace
 
 void rotate(const Rope& rope, uint32_t position, std::span<float> head) {
@@ -82,8 +99,9 @@ void rotate(const Rope& rope, uint32_t position, std::span<float> head) {
   }
 }
 
-KvPages::KvPages(const KvShape& shape, uint32_t n_pages)
+KvPages::KvPages(const KvShape& shape, KvType type, uint32_t n_pages)
     : shape_(shape),
+      type_(type),
       k_(size_t{n_pages} * kPagePositions * shape.n_head_kv * shape.head_dim_k),
       v_(size_t{n_pages} * kPagePositions * shape.n_head_kv * shape.head_dim_v) {}
 
@@ -95,13 +113,13 @@ size_t KvPages::row(std::span<const uint32_t> pages, uint32_t position, uint32_t
 void KvPages::store_k(std::span<const uint32_t> pages, uint32_t position, uint32_t head,
                       std::span<const float> head_values) {
   float* to = &k_[row(pages, position, head) * shape_.head_dim_k];
-  for (float x : head_values) *to++ = gguf::f16_to_f32(gguf::f32_to_f16(x));
+  store(type_, head_values, to);
 }
 
 void KvPages::store_v(std::span<const uint32_t> pages, uint32_t position, uint32_t head,
                       std::span<const float> head_values) {
   float* to = &v_[row(pages, position, head) * shape_.head_dim_v];
-  for (float x : head_values) *to++ = gguf::f16_to_f32(gguf::f32_to_f16(x));
+  store(type_, head_values, to);
 }
 
 std::span<const float> KvPages::k(std::span<const uint32_t> pages, uint32_t position, uint32_t head) const {

@@ -16,12 +16,12 @@ constexpr uint32_t kSplitPositions = 512;
 /// Rotates the first n_rot dimensions of a head in place.
 void rotate(const Rope& rope, uint32_t position, std::span<float> head);
 
-/// One layer's pool of pages: values were rounded to f16 and are kept as float32.
+/// One layer's pool of pages: values as their stored form (KvType) gives them back, kept as float32.
 class KvPages {
  public:
-  KvPages(const KvShape& shape, uint32_t n_pages);
+  KvPages(const KvShape& shape, KvType type, uint32_t n_pages);
 
-  /// `head_values` is rounded to f16 and stored at `position` of a sequence with the page table `pages`.
+  /// `head_values` is rounded and stored at `position` of a sequence with the page table `pages`.
   void store_k(std::span<const uint32_t> pages, uint32_t position, uint32_t head, std::span<const float> head_values);
   void store_v(std::span<const uint32_t> pages, uint32_t position, uint32_t head, std::span<const float> head_values);
 
@@ -35,6 +35,7 @@ class KvPages {
   size_t row(std::span<const uint32_t> pages, uint32_t position, uint32_t head) const;
 
   KvShape shape_;
+  KvType type_;
   std::vector<float> k_;  ///< [n_pages, 64, n_head_kv, head_dim_k]
   std::vector<float> v_;  ///< [n_pages, 64, n_head_kv, head_dim_v]
 };

@@ -97,7 +97,7 @@ class ReferenceExecutable : public Executable {
       if (const auto* linear = std::get_if<LinearOp>(&op))
         for (const Product& product : linear->products) check_weight("linear", product.weight);
     }
-    for (const KvShape& shape : program_.kv) kv_.emplace_back(shape, capacity.n_pages);
+    for (const KvShape& shape : program_.kv) kv_.emplace_back(shape, capacity.kv_type, capacity.n_pages);
     buffers_.resize(program_.buffers.size());
   }
 

@@ -206,10 +206,24 @@ TEST(GgufType, EqualShapesShareAForm) {
   const auto form = [](const char* name) { return find_type(name)->form; };
   EXPECT_EQ(form("TQ1_0"), form("TQ2_0"));
   EXPECT_EQ(form("IQ2_XS"), form("IQ2_S"));
-  EXPECT_EQ(form("IQ2_XS"), form("IQ1_M"));
-  EXPECT_EQ(form("IQ3_XXS"), form("IQ3_S"));
+  EXPECT_EQ(form("IQ4_NL").code_bits(), form("Q4_0").code_bits());
+  EXPECT_NE(form("IQ2_XS"), form("IQ1_M"));  // values to 43 and to 9: sums of products fit 16 bits once or four times
+  EXPECT_NE(form("IQ3_XXS"), form("IQ3_S"));
   EXPECT_NE(form("Q4_0"), form("IQ4_NL"));
   EXPECT_NE(form("Q4_0"), form("Q4_1"));
+}
+
+TEST(GgufType, NoCodeIsAboveItsLimit) {
+  for (const Type& type : types()) {
+    if (type.kind != TypeKind::kQuant) continue;
+    const int limit = type.form.max_code, products = limit == 32 ? 4 : limit == 64 ? 2 : limit == 129 ? 1 : 0;
+    for (int code = 0; code < 1 << type.form.code_bits(); code++) {
+      const int entry = type.form.table ? type.values[static_cast<size_t>(code)] + type.offset : code;
+      EXPECT_LE(entry, limit) << type.name;
+      EXPECT_GE(entry, 0) << type.name;
+    }
+    EXPECT_LE(products * 2 * limit * 127, INT16_MAX) << type.name;  // what the AVX2 kernels add in 16 bits
+  }
 }
 
 TEST(GgufType, FindsTypesByNumberAndName) {

@@ -67,13 +67,13 @@ std::vector<Step> steps_of_all_sizes(int32_t n_vocab) {
 }
 
 void expect_reference_bits(const DeviceCase& device, const Program& program, const TinyModel& model,
-                           const std::vector<Step>& steps, uint32_t n_pages) {
-  const std::unique_ptr<Executable> reference = compile(*make_reference_device(), program, model, n_pages);
+                           const std::vector<Step>& steps, uint32_t n_pages, KvType kv_type) {
+  const std::unique_ptr<Executable> reference = compile(*make_reference_device(), program, model, n_pages, kv_type);
   std::vector<std::unique_ptr<Device>> made;
   std::vector<std::unique_ptr<Executable>> tried;
   for (int n_threads : device.n_threads) {
     made.push_back(device.make(n_threads));
-    tried.push_back(compile(*made.back(), program, model, n_pages));
+    tried.push_back(compile(*made.back(), program, model, n_pages, kv_type));
   }
   for (const Step& step : steps) {
     const std::vector<float> want = run(*reference, step);

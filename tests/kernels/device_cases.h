@@ -31,6 +31,6 @@ std::vector<Step> steps_of_all_sizes(int32_t n_vocab);
 /// Runs the steps in turn on the device, once for each thread count, and on the reference: logits and argmax must be
 /// equal in every bit, and in a trace all that the ops write.
 void expect_reference_bits(const DeviceCase& device, const Program& program, const TinyModel& model,
-                           const std::vector<Step>& steps, uint32_t n_pages = 1);
+                           const std::vector<Step>& steps, uint32_t n_pages = 1, KvType kv_type = KvType::kF16);
 
 }  // namespace lamina

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
+#include "kernels/cpu/cpu_device.h"
 #include "tests/kernels/device_cases.h"
 
 namespace lamina {
@@ -133,6 +135,9 @@ constexpr AttentionCase kAttentionCases[] = {
     {{8, 2, 80, 64}, 0, 32, 0, 2.5f, 64},
     {{2, 1, 16, 16}, 0, 16, 0, 0.0f, 0, {0.1, 8192}},
     {{4, 2, 16, 16}, 1, 16, 0, 3.0f, 40, {0.5, 7}},
+    {{9, 3, 64, 64}, 1, 64},
+    {{10, 1, 96, 96}, 1, 96, 0, 0.0f, 70},
+    {{5, 1, 256, 16}, 0, 64},
 };
 
 TinyModel attention_model(const AttentionCase& one) {
@@ -199,9 +204,11 @@ TEST_P(Ops, AttentionOfAllShapes) {
   for (const AttentionCase& one : kAttentionCases) {
     SCOPED_TRACE(testing::Message() << "head_dim " << one.heads.dim_k << ", " << one.heads.dim_v);
     const TinyModel model = attention_model(one);
-    expect_reference_bits(GetParam(), attention_program(model, one), model,
-                          one_sequence_in_chunks(150, 3, kTokenCounts), 3);
-    if (HasFatalFailure()) return;
+    for (const KvType type : {KvType::kF16, KvType::kQ8_0}) {
+      expect_reference_bits(GetParam(), attention_program(model, one), model,
+                            one_sequence_in_chunks(150, 3, kTokenCounts), 3, type);
+      if (HasFatalFailure()) return;
+    }
   }
 }
 
@@ -211,10 +218,33 @@ TEST_P(Ops, AttentionOverSplits) {
     const AttentionCase one{{2, 1, 16, 16}, 0, 16, 0, 0.0f, window};
     const TinyModel model = attention_model(one);
     const size_t sizes[] = {32, 25, 32, 1};
-    expect_reference_bits(GetParam(), attention_program(model, one), model, one_sequence_in_chunks(1090, 18, sizes),
-                          18);
+    expect_reference_bits(GetParam(), attention_program(model, one), model, one_sequence_in_chunks(1090, 18, sizes), 18,
+                          window == 500 ? KvType::kQ8_0 : KvType::kF16);
     if (HasFatalFailure()) return;
   }
+}
+
+/// Values in [-1, 1] lose at most half a step of amax / 127, and what float16 leaves of the scale.
+TEST(KvTypes, Q8KeysAndValuesAreNear) {
+  const AttentionCase one{{4, 2, 48, 40}};
+  const TinyModel model = attention_model(one);
+  const Program program = attention_program(model, one);
+  const auto device = make_cpu_device({.n_threads = 1, .isa = {}});
+  std::vector<float> values[2];
+  for (const KvType type : {KvType::kF16, KvType::kQ8_0}) {
+    const auto executable = compile(*device, program, model, 1, type);
+    const Step step = one_sequence(std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7});
+    executable->trace(step, [&](size_t op) {
+      if (!std::holds_alternative<AppendOp>(program.ops[op])) return true;
+      values[static_cast<size_t>(type)] = executable->read({.kind = Place::Kind::kValues, .index = 0});
+      return false;
+    });
+  }
+  ASSERT_EQ(values[0].size(), values[1].size());
+  const float amax = std::abs(*std::max_element(values[0].begin(), values[0].end(),
+                                                [](float a, float b) { return std::abs(a) < std::abs(b); }));
+  EXPECT_NE(values[0], values[1]);
+  for (size_t i = 0; i < values[0].size(); ++i) EXPECT_NEAR(values[0][i], values[1][i], 0.505f * amax / 127) << i;
 }
 
 TEST_P(Ops, AttentionOfSeveralSequencesInOneStep) {

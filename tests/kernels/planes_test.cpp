@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gguf/type_table.h"
+#include "kernels/memory.h"
 
 namespace lamina {
 namespace {
@@ -30,7 +31,8 @@ bool same(float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0 || (std:
 void expect_exact(const Type& type, uint32_t n_rows, uint32_t n_cols) {
   SCOPED_TRACE(testing::Message() << type.name << " " << n_rows << " x " << n_cols);
   const std::vector<std::byte> rows = random_rows(type, n_rows, n_cols, n_rows * 1000 + n_cols);
-  Planes planes(type, n_rows, n_cols);
+  const Memory memory(plane_bytes(type, n_rows, n_cols), "planes");
+  Planes planes(type, n_rows, n_cols, memory.data());
   const uint32_t n_tiles = planes.view().n_row_tiles;
   // In two parts, the later first: tiles are independent.
   planes.fill(rows.data(), n_tiles / 2, n_tiles);
@@ -74,7 +76,8 @@ TEST(Planes, FourBitWordsAreLaidOutAsDrawn) {
   const Type& type = *gguf::find_type("Q4_0");
   const uint32_t n_rows = 20, n_cols = 64;
   const std::vector<std::byte> rows = random_rows(type, n_rows, n_cols, 7);
-  Planes planes(type, n_rows, n_cols);
+  const Memory memory(plane_bytes(type, n_rows, n_cols), "planes");
+  Planes planes(type, n_rows, n_cols, memory.data());
   planes.fill(rows.data(), 0, 2);
   for (uint32_t r = 0; r < n_rows; r++) {
     for (uint32_t c = 0; c < n_cols; c++) {
@@ -92,7 +95,8 @@ TEST(Planes, FourBitWordsAreLaidOutAsDrawn) {
 TEST(Planes, PaddedRowsAreZero) {
   const Type& type = *gguf::find_type("Q8_0");
   const std::vector<std::byte> rows = random_rows(type, 3, 32, 1);
-  Planes planes(type, 3, 32);
+  const Memory memory(plane_bytes(type, 3, 32), "planes");
+  Planes planes(type, 3, 32, memory.data());
   planes.fill(rows.data(), 0, 1);
   for (uint32_t row = 3; row < 16; row++) {
     EXPECT_EQ(planes.view().lo[row], 0u);
@@ -103,7 +107,8 @@ TEST(Planes, PaddedRowsAreZero) {
 TEST(Planes, StartOn64Bytes) {
   for (const Type& type : gguf::types()) {
     if (type.kind != TypeKind::kQuant) continue;
-    const Planes planes(type, 17, 3 * type.block);
+    const Memory memory(plane_bytes(type, 17, 3 * type.block), "planes");
+    const Planes planes(type, 17, 3 * type.block, memory.data());
     const PlaneView& view = planes.view();
     for (const void* p :
          {static_cast<const void*>(view.lo), static_cast<const void*>(view.hi), static_cast<const void*>(view.scale),

@@ -173,6 +173,20 @@ TEST(Run, EndsWhereItIsTold) {
   EXPECT_NE(full.err.find("context"), std::string::npos);
 }
 
+TEST(Run, KeepsKeysAndValuesInEitherType) {
+  const std::vector<std::string> say = {"run", kModel, "-p", "abc", "-n", "8"};
+  const auto with = [&](const char* type) {
+    std::vector<std::string> all = say;
+    all.insert(all.end(), {"--kv-type", type});
+    return lamina(all);
+  };
+  EXPECT_EQ(with("f16").out, lamina(say).out);
+  EXPECT_EQ(with("q8_0").exit_code, 0);
+  EXPECT_EQ(with("q4_0").exit_code, 2);
+  EXPECT_NE(with("q4_0").err.find("q4_0"), std::string::npos);
+  EXPECT_EQ(lamina({"verify", kModel, "--kv-type", "q8_0"}).exit_code, 0);
+}
+
 TEST(Run, EndsBeforeAStopText) {
   EXPECT_EQ(lamina({"run", kModel, "--stop", "efg", "-p", "a", "--stop", "ij"}).out, "bcd\n");
 }
@@ -428,7 +442,7 @@ TEST(Devices, ReportsTheInstructionSet) {
 }
 
 TEST(Verify, SaysThatAllOpsAgree) {
-  for (const std::string isa : {"scalar", "avx2", "avx512"}) {
+  for (const std::string isa : {"scalar", "avx2", "avxvnni", "avx512"}) {
     const ProcessResult result = lamina({"verify", kModel}, {.environment = {"LAMINA_ISA=" + isa}});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_TRUE(result.out.starts_with("all ")) << result.out;
