@@ -55,6 +55,7 @@ Engine::Engine(gguf::File file, std::shared_ptr<Device> device, const EngineOpti
   program_ = build_program(file_, config, {.n_ctx = n_ctx_});
   capacity_ = choose_capacity(options, program_, n_ctx_);
   executable_ = device_->compile(program_, file_, capacity_, options.progress);
+  file_.check_unchanged();
   pages_ = PagePool(capacity_.n_pages);  // now that the device has room for them
 }
 
@@ -66,6 +67,7 @@ const Tokenizer& Engine::tokenizer() const {
 void Engine::run(const Step& step) {
   if (after_op_) executable_->trace(step, after_op_);
   else executable_->run(step);
+  file_.check_unchanged();  // after the step: what follows from other bytes goes no further
   ++n_steps_;
 }
 

@@ -84,7 +84,7 @@ bool score_chunks(Engine& engine, const Chunks& chunks, uint32_t first, uint32_t
   }
 }
 
-double Sums::variance() const { return std::max(0.0, squares_ / static_cast<double>(n_) - mean() * mean()); }
+double Sums::variance() const { return squares_ / static_cast<double>(n_); }
 
 double Sums::error() const { return n_ > 1 ? std::sqrt(variance() / static_cast<double>(n_ - 1)) : 0; }
 

@@ -76,23 +76,25 @@ struct Estimate {
   double error = 0;  ///< standard error
 };
 
-/// Sums of a quantity over tokens.
+/// Mean and spread of a quantity over tokens, by Welford's sums: equal values have just their own mean and no spread.
 class Sums {
  public:
   void add(double x) {
     ++n_;
-    sum_ += x;
-    squares_ += x * x;
+    const double off = x - mean_;
+    mean_ += off / static_cast<double>(n_);
+    squares_ += off * (x - mean_);
   }
   uint64_t n() const { return n_; }
-  double mean() const { return sum_ / static_cast<double>(n_); }
-  double variance() const;  ///< mean square minus squared mean
+  double mean() const { return mean_; }
+  double variance() const;  ///< of the values around their mean
   double error() const;     ///< standard error of the mean; 0 for one value
   Estimate estimate() const { return {mean(), error()}; }
 
  private:
   uint64_t n_ = 0;
-  double sum_ = 0, squares_ = 0;
+  double mean_ = 0;
+  double squares_ = 0;  ///< of the distances from the mean
 };
 
 /// exp of the mean of negative log-likelihoods.

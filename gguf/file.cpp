@@ -4,8 +4,6 @@
 // other metadata. Names are looked up in sorted lists: no input can make them slow, as it could with a hash table.
 #include "gguf/file.h"
 
-#include <sys/stat.h>
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -185,12 +183,7 @@ size_t File::n_parts() const { return state_->mappings.size(); }
 
 std::string File::identity() const {
   std::string text;
-  for (const Mapping& mapping : state_->mappings) {
-    struct stat info = {};
-    if (stat(mapping.path().c_str(), &info) != 0) info = {};  // gone: like no other
-    text += fmt::format("{} {} {} {}.{:09}\n", info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
-                        info.st_mtim.tv_nsec);
-  }
+  for (const Mapping& mapping : state_->mappings) text += mapping.identity() + "\n";
   return text;
 }
 uint32_t File::version() const { return state_->version; }
@@ -225,5 +218,9 @@ const Tensor* File::tensor(std::string_view name) const {
 }
 
 void File::release(std::span<const std::byte> data) const { drop_pages(data); }
+
+void File::check_unchanged() const {
+  for (const Mapping& mapping : state_->mappings) mapping.check_unchanged();
+}
 
 }  // namespace lamina::gguf

@@ -80,7 +80,8 @@ class File {
   size_t n_parts() const;
   uint32_t version() const;
   uint64_t size_bytes() const;  ///< all parts together
-  /// What tells the file from others and from its own past: of each part device, inode, size and time of change.
+  /// What tells the file from others and from its own past: of each part device, inode, size and time of change,
+  /// as it was opened.
   std::string identity() const;
   const std::vector<std::string>& warnings() const;  ///< oddities that harm nothing, one sentence each
   const std::vector<KeyValue>& metadata() const;     ///< in file order
@@ -94,6 +95,10 @@ class File {
 
   /// Tells the system that these bytes, part of a tensor's data, will not be read again soon (they stay valid).
   void release(std::span<const std::byte> data) const;
+
+  /// Throws Error(kModel) when a part was written to or truncated since it was opened: what was read may be of two
+  /// versions.
+  void check_unchanged() const;
 
  private:
   struct State;

@@ -21,6 +21,8 @@
 namespace lamina::gguf {
 namespace {
 
+constexpr const char* kChanged = "the file was truncated, changed or became unreadable while in use";
+
 /// One mapped range. Nodes are reused but never freed, so that the handler may walk the list at any time.
 struct Watched {
   std::atomic<uintptr_t> begin = 0;  // 0: the node is free
@@ -64,7 +66,7 @@ void watch(std::span<const std::byte> bytes, const std::string& path) {
     node = new Watched;
     node->next = watched_list.load();
   }
-  node->line = fmt::format("lamina: {}: the file was truncated or became unreadable while in use\n", shown_path(path));
+  node->line = fmt::format("lamina: {}: {}\n", shown_path(path), kChanged);
   node->end.store(reinterpret_cast<uintptr_t>(bytes.data()) + bytes.size());
   node->begin.store(reinterpret_cast<uintptr_t>(bytes.data()));
   if (is_new) watched_list.store(node);
@@ -98,32 +100,50 @@ std::string shown_path(const std::string& path) { return printable(path, 1000); 
 
 Mapping::Mapping(const std::string& path) : path_(path) {
   // Without O_NONBLOCK opening a FIFO would wait for a writer.
-  const Descriptor file{open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)};
+  Descriptor file{open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)};
   if (file.fd < 0) fail(ErrorKind::kModel, "cannot open {}: {}", shown_path(path), std::strerror(errno));
-  struct stat status;
-  if (fstat(file.fd, &status) != 0) {
+  if (fstat(file.fd, &status_) != 0) {
     fail(ErrorKind::kModel, "cannot examine {}: {}", shown_path(path), std::strerror(errno));
   }
-  if (!S_ISREG(status.st_mode)) {
-    fail(ErrorKind::kModel, "{} is {}, not a GGUF file", shown_path(path), kind_of(status.st_mode));
+  if (!S_ISREG(status_.st_mode)) {
+    fail(ErrorKind::kModel, "{} is {}, not a GGUF file", shown_path(path), kind_of(status_.st_mode));
   }
-  if (status.st_size == 0) fail(ErrorKind::kModel, "{} is an empty file", shown_path(path));
-  const auto size = static_cast<size_t>(status.st_size);
+  if (status_.st_size == 0) fail(ErrorKind::kModel, "{} is an empty file", shown_path(path));
+  const auto size = static_cast<size_t>(status_.st_size);
   void* start = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
   if (start == MAP_FAILED) {
     fail(ErrorKind::kModel, "cannot map {} ({} bytes): {}", shown_path(path), size, std::strerror(errno));
   }
   bytes_ = {static_cast<const std::byte*>(start), size};
+  file_ = std::exchange(file.fd, -1);
   watch(bytes_, path_);
 }
 
 Mapping::Mapping(Mapping&& other) noexcept
-    : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, std::span<const std::byte>())) {}
+    : path_(std::move(other.path_)),
+      bytes_(std::exchange(other.bytes_, std::span<const std::byte>())),
+      file_(other.file_),
+      status_(other.status_) {}
 
 Mapping::~Mapping() {
   if (bytes_.empty()) return;
   unwatch(bytes_);
   munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  close(file_);
+}
+
+std::string Mapping::identity() const {
+  return fmt::format("{} {} {} {}.{:09}", status_.st_dev, status_.st_ino, status_.st_size, status_.st_mtim.tv_sec,
+                     status_.st_mtim.tv_nsec);
+}
+
+void Mapping::check_unchanged() const {
+  struct stat now;
+  if (fstat(file_, &now) == 0 && now.st_size == status_.st_size && now.st_mtim.tv_sec == status_.st_mtim.tv_sec &&
+      now.st_mtim.tv_nsec == status_.st_mtim.tv_nsec) {
+    return;
+  }
+  fail(ErrorKind::kModel, "{}: {}", shown_path(path_), kChanged);
 }
 
 void drop_pages(std::span<const std::byte> bytes) {

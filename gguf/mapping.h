@@ -1,8 +1,11 @@
 // A regular file mapped read-only into memory.
 // In: a path. Out: its bytes, or an Error(kModel) for whatever is not a readable, non-empty regular file.
 // A file that shrinks while it is mapped makes reads fault; such a fault ends the process with one line that names the
-// file and exit code 3 instead of a bare SIGBUS.
+// file and exit code 3 instead of a bare SIGBUS. One that is overwritten gives other bytes: who relies on what it read
+// asks whether the file changed.
 #pragma once
+#include <sys/stat.h>
+
 #include <cstddef>
 #include <span>
 #include <string>
@@ -19,9 +22,18 @@ class Mapping {
   const std::string& path() const { return path_; }
   std::span<const std::byte> bytes() const { return bytes_; }
 
+  /// What tells the file from others and from its own past: device, inode, size and time of change, as it was mapped.
+  std::string identity() const;
+
+  /// Throws Error(kModel) when the file was written to or truncated since it was mapped. Another file under its path is
+  /// no change, nor is its removal.
+  void check_unchanged() const;
+
  private:
   std::string path_;
   std::span<const std::byte> bytes_;
+  int file_ = -1;       ///< stays open to see changes
+  struct stat status_;  ///< as it was mapped
 };
 
 /// The path as messages show it.

@@ -81,7 +81,7 @@ class Executable {
   virtual uint64_t memory_bytes() const = 0;
 };
 
-/// Called while weights load: bytes done, bytes in all.
+/// Called while weights load: bytes done, bytes in all. May throw, which ends the loading.
 using Progress = std::function<void(uint64_t done, uint64_t total)>;
 
 /// What the hardware does at best, measured.

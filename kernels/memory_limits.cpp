@@ -1,4 +1,4 @@
-// Limits of the machine, then of each cgroup from the process's own to the root.
+// Limits of the machine, then of each cgroup that holds the process.
 #include "kernels/memory_limits.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "gguf/error.h"
+#include "kernels/cgroup.h"
 
 namespace lamina {
 namespace {
@@ -40,31 +41,22 @@ uint64_t held_in(const fs::path& cgroup) {
   return used - std::min(used, droppable);
 }
 
-/// The process's cgroup, as a path below the root of all: what stands behind "0::/".
-fs::path own_cgroup(const fs::path& root) {
-  std::ifstream file(root / "proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("0::/")) return line.substr(4);
-  }
-  return {};
-}
-
 }  // namespace
 
 MemoryLimits memory_limits(const std::string& root) {
-  const fs::path meminfo = fs::path(root) / "proc/meminfo", cgroups = fs::path(root) / "sys/fs/cgroup";
+  const fs::path meminfo = fs::path(root) / "proc/meminfo";
   const auto bytes = [&](const char* key) {
     const std::optional<uint64_t> kib = number_of(meminfo, key);
     return kib ? *kib * 1024 : kNoLimit;
   };
   MemoryLimits limits{bytes("MemTotal:"), bytes("MemAvailable:")};
-  for (fs::path group = own_cgroup(root);; group = group.parent_path()) {
-    if (const std::optional<uint64_t> most = number_in(cgroups / group / "memory.max")) {
+  for (const fs::path& group : cgroup_folders(root)) {
+    if (const std::optional<uint64_t> most = number_in(group / "memory.max")) {
       limits.total = std::min(limits.total, *most);
-      limits.available = std::min(limits.available, *most - std::min(*most, held_in(cgroups / group)));
+      limits.available = std::min(limits.available, *most - std::min(*most, held_in(group)));
     }
-    if (group.empty()) return limits;
   }
+  return limits;
 }
 
 void require_memory(uint64_t bytes, const std::string& purpose) {

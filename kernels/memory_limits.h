@@ -1,5 +1,5 @@
 // What memory the machine has and what the process's cgroups leave of it.
-// In: /proc/meminfo, /proc/self/cgroup and the memory.* files of the cgroup and its ancestors (version 2). Out: bytes.
+// In: /proc/meminfo and the memory.* files of the process's cgroups (cgroup.h). Out: bytes.
 // A need is compared with them before anything is touched: the kernel grants address space without looking, and kills
 // later.
 #pragma once

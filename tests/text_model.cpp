@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 
 #include "gguf/type.h"
 
@@ -115,6 +116,28 @@ gguf::FileBuilder TextModel::builder() const {
   for (const Key& key : keys_) builder.key(key.name, key.type, key.value);
   for (const Tensor& tensor : tensors_) builder.tensor(tensor.name, tensor.shape, tensor.type, tensor.data);
   return builder;
+}
+
+std::string write_wide_model(const gguf::TempFolder& folder, uint32_t n_ff) {
+  TextModel model;
+  model.u32("llama.feed_forward_length", n_ff).u32("llama.context_length", 1 << 20);
+  const std::string names[] = {"ffn_gate.weight", "ffn_up.weight", "ffn_down.weight"};
+  for (uint32_t layer = 0; layer < TextModel::kLayers; ++layer) {
+    for (const std::string& name : names) model.remove_tensor(fmt::format("blk.{}.{}", layer, name));
+  }
+  gguf::FileBuilder builder = model.builder();
+  const uint64_t bytes = uint64_t{2} * n_ff * TextModel::kEmbd;
+  for (uint32_t layer = 0; layer < TextModel::kLayers; ++layer) {
+    for (const std::string& name : names) {
+      const std::vector<uint64_t> shape = name == "ffn_down.weight" ? std::vector<uint64_t>{n_ff, TextModel::kEmbd}
+                                                                    : std::vector<uint64_t>{TextModel::kEmbd, n_ff};
+      builder.hole(fmt::format("blk.{}.{}", layer, name), shape, static_cast<uint32_t>(gguf::TypeId::kF16), bytes);
+    }
+  }
+  const gguf::BuiltFile built = builder.build();
+  const std::string path = folder.write("wide.gguf", built.bytes);
+  std::filesystem::resize_file(path, built.size);
+  return path;
 }
 
 }  // namespace lamina

@@ -59,4 +59,7 @@ class TextModel {
   std::vector<Tensor> tensors_;
 };
 
+/// Writes the text model with feed-forward layers of `n_ff`, whose F16 weights are zeros (holes in the file); its path.
+std::string write_wide_model(const gguf::TempFolder& folder, uint32_t n_ff);
+
 }  // namespace lamina

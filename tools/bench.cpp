@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <ctime>
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -131,7 +132,7 @@ class Sweep {
     try {
       work();
       return true;
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       if (configurations_.size() == 1) {
         output_.end();
         throw;
@@ -149,7 +150,12 @@ class Sweep {
       sizes.n_ctx = std::max(sizes.n_ctx, test.n_depth + test.n_tokens());
     }
     std::unique_ptr<Engine> engine;
-    if (!attempt(configuration.name(), [&] { engine = load_engine(configuration.model, sizes); })) return true;
+    const auto load = [&] { engine = load_engine(configuration.model, sizes, signals_); };
+    try {
+      if (!attempt(configuration.name(), load)) return true;
+    } catch (const Interrupted&) {
+      return false;
+    }
     BenchRow row{.model = describe(*engine, configuration, cpu_info_)};
     for (const BenchTest& test : configuration.tests) {
       row.test_time = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));

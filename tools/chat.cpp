@@ -133,7 +133,7 @@ void add_chat(CLI::App& app) {
   verb->footer("Tokens are drawn, by the model's values or these, unless --temp is 0.");
   verb->callback([options, system] {
     options->has_system = system->count() > 0;
-    const auto engine = load_engine(options->model, {});
+    const auto engine = load_engine(options->model, {}, SignalFlag());
     Chat(*engine, *options).run();
   });
 }

@@ -19,6 +19,7 @@
 #include "model/config.h"
 #include "tools/metadata_options.h"
 #include "tools/model_options.h"
+#include "tools/terminal.h"
 #include "tools/verbs.h"
 
 namespace lamina {
@@ -141,33 +142,34 @@ std::string shown_string(const File& file, std::string_view key, const char* mis
 void print_tensors(const File& file) {
   size_t width = 0;
   for (const Tensor& tensor : file.tensors()) width = std::max(width, printable(tensor.name).size());
-  fmt::print("\ntensors\n");
+  print_stdout("\ntensors\n");
   for (const Tensor& tensor : file.tensors()) {
-    fmt::print("  {:<{}}  {:<7}  {:>12}  {}\n", printable(tensor.name), width, tensor.type->name,
-               shown_bytes(tensor.data.size()), shown_shape(tensor));
+    print_stdout(fmt::format("  {:<{}}  {:<7}  {:>12}  {}\n", printable(tensor.name), width, tensor.type->name,
+                             shown_bytes(tensor.data.size()), shown_shape(tensor)));
   }
 }
 
 void print_text(const File& file, bool with_tensors) {
   const Totals totals = totals_of(file);
-  fmt::print("file          {}{}\n", printable(file.path(), 1000),
-             file.n_parts() > 1 ? fmt::format(" (first of {} parts)", file.n_parts()) : "");
-  fmt::print("format        GGUF version {}\n", file.version());
-  fmt::print("size          {} ({} bytes)\n", shown_bytes(file.size_bytes()), file.size_bytes());
-  fmt::print("architecture  {}\n", shown_string(file, "general.architecture", "(none)"));
-  fmt::print("name          {}\n", shown_string(file, "general.name", "(none)"));
-  fmt::print("parameters    {} ({})\n", shown_count(totals.n_elements), totals.n_elements);
-  fmt::print("tensors       {}\n", file.tensors().size());
+  print_stdout(fmt::format("file          {}{}\n", printable(file.path(), 1000),
+                           file.n_parts() > 1 ? fmt::format(" (first of {} parts)", file.n_parts()) : ""));
+  print_stdout(fmt::format("format        GGUF version {}\n", file.version()));
+  print_stdout(fmt::format("size          {} ({} bytes)\n", shown_bytes(file.size_bytes()), file.size_bytes()));
+  print_stdout(fmt::format("architecture  {}\n", shown_string(file, "general.architecture", "(none)")));
+  print_stdout(fmt::format("name          {}\n", shown_string(file, "general.name", "(none)")));
+  print_stdout(fmt::format("parameters    {} ({})\n", shown_count(totals.n_elements), totals.n_elements));
+  print_stdout(fmt::format("tensors       {}\n", file.tensors().size()));
   for (const TypeTotal& type : totals.types) {
-    fmt::print("  {:<8}  {:>5}  {:>12}  {:5.1f} %  {:.2f} bits/weight\n", type.name, type.n_tensors,
-               shown_bytes(type.bytes), 100.0 * static_cast<double>(type.bytes) / static_cast<double>(totals.bytes),
-               8.0 * static_cast<double>(type.bytes) / static_cast<double>(type.n_elements));
+    print_stdout(fmt::format("  {:<8}  {:>5}  {:>12}  {:5.1f} %  {:.2f} bits/weight\n", type.name, type.n_tensors,
+                             shown_bytes(type.bytes),
+                             100.0 * static_cast<double>(type.bytes) / static_cast<double>(totals.bytes),
+                             8.0 * static_cast<double>(type.bytes) / static_cast<double>(type.n_elements)));
   }
   size_t width = 0;
   for (const auto& [key, type, value] : file.metadata()) width = std::max(width, printable(key).size());
-  fmt::print("\nmetadata      {}\n", file.metadata().size());
+  print_stdout(fmt::format("\nmetadata      {}\n", file.metadata().size()));
   for (const auto& [key, type, value] : file.metadata())
-    fmt::print("  {:<{}}  {}\n", printable(key), width, shown(value));
+    print_stdout(fmt::format("  {:<{}}  {}\n", printable(key), width, shown(value)));
   if (with_tensors) print_tensors(file);
 }
 
@@ -221,13 +223,13 @@ void print_json(const File& file) {
     out["tensors"].push_back(
         {{"name", tensor.name}, {"type", tensor.type->name}, {"shape", tensor.shape}, {"bytes", tensor.data.size()}});
   }
-  fmt::print("{}\n", out.dump(-1, ' ', false, Json::error_handler_t::replace));
+  print_stdout(fmt::format("{}\n", out.dump(-1, ' ', false, Json::error_handler_t::replace)));
 }
 
 /// The ops of one forward pass in the context that `run` would take.
 void print_program(const File& file) {
   const Config config = read_config(file);
-  fmt::print("{}", to_text(build_program(file, config, {.n_ctx = default_n_ctx(config)})));
+  print_stdout(to_text(build_program(file, config, {.n_ctx = default_n_ctx(config)})));
 }
 
 void inspect(const Options& options) {

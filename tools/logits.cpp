@@ -52,9 +52,10 @@ struct LogitsOptions {
 
 void write_logits(const LogitsOptions& options) {
   const std::vector<int32_t> ids = parse_ids(read_text(options.tokens, ErrorKind::kModel), options.tokens);
-  const auto engine = load_engine(
-      options.model, {.n_ctx_least = static_cast<uint32_t>(ids.size()), .all_logits = true, .tokenizer = false});
   const SignalFlag signals;
+  const auto engine =
+      load_engine(options.model,
+                  {.n_ctx_least = static_cast<uint32_t>(ids.size()), .all_logits = true, .tokenizer = false}, signals);
   WholeFile out(options.out);
   Session session(*engine);
   const Feed feed{&session, ids, 0};

@@ -80,13 +80,13 @@ std::shared_ptr<Device> make_device(const ModelOptions& options) {
   fail(ErrorKind::kUsage, "--device '{}' is unknown; there are: auto, cpu", printable(options.device));
 }
 
-std::unique_ptr<Engine> load_engine(const ModelOptions& options, EngineOptions sizes) {
+std::unique_ptr<Engine> load_engine(const ModelOptions& options, EngineOptions sizes, const SignalFlag& signals) {
   if (options.quiet) spdlog::set_level(spdlog::level::err);
   if (options.verbose) spdlog::set_level(spdlog::level::info);
   sizes.n_batch = options.n_batch;
   sizes.kv_type = kv_type(options);
   if (options.n_ctx != 0) sizes.n_ctx = options.n_ctx;
-  if (!options.quiet) sizes.progress = loading_progress();
+  sizes.progress = loading_progress(signals, options.quiet);
   gguf::File file = gguf::File::open(find_model(options.model));
   set_metadata(file, options.metadata);
   return std::make_unique<Engine>(std::move(file), make_device(options), sizes);

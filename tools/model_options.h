@@ -9,6 +9,7 @@
 
 #include "engine/engine.h"
 #include "tools/metadata_options.h"
+#include "tools/signal_flag.h"
 
 namespace lamina {
 
@@ -48,7 +49,7 @@ std::string find_model(const std::string& model);
 std::shared_ptr<Device> make_device(const ModelOptions& options);
 
 /// Sets the log's level from -v and -q, then loads the model; n_ctx, n_batch and progress of `sizes` come from
-/// `options`.
-std::unique_ptr<Engine> load_engine(const ModelOptions& options, EngineOptions sizes);
+/// `options`. Throws Interrupted when a signal comes meanwhile.
+std::unique_ptr<Engine> load_engine(const ModelOptions& options, EngineOptions sizes, const SignalFlag& signals);
 
 }  // namespace lamina

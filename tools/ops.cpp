@@ -146,11 +146,11 @@ class Report {
 };
 
 void measure_ops(const OpsOptions& options, Device& device) {
+  const std::vector<std::unique_ptr<Source>> sources = sources_of(options);
   const Peaks peaks = device.measure_peaks();
   if (!options.plot.empty() && peaks.read_bytes_per_second == 0) {
     fail(ErrorKind::kUsage, "--plot: device {} has no measured peaks", device.name());
   }
-  const std::vector<std::unique_ptr<Source>> sources = sources_of(options);
   const SignalFlag signals;
   std::vector<OpRow> rows;
   std::set<std::string> seen;  // ops without weights are the same for each type
@@ -207,8 +207,9 @@ void measure_fusion(const OpsOptions& options, Device& device) {
     if (!source->file) continue;
     const Capacity capacity{
         .max_rows = options.n_prompt, .max_outputs = 1, .n_pages = pages_for(options.n_depth + options.n_prompt)};
-    const auto whole = device.compile(fused, *source->file, capacity, {});
-    const auto apart = device.compile(with_separate_norms(fused), *source->file, capacity, {});
+    const Progress progress = loading_progress(signals, true);
+    const auto whole = device.compile(fused, *source->file, capacity, progress);
+    const auto apart = device.compile(with_separate_norms(fused), *source->file, capacity, progress);
     for (const OpRows& which : rows_of(options)) {
       const Step step = step_of(which, fused.n_vocab);
       row("whole step of the model", which.n_rows, best_seconds(*whole, step, 2), best_seconds(*apart, step, 2));

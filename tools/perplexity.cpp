@@ -239,9 +239,9 @@ void perplexity(PerplexityOptions options) {
   const uint32_t n_ctx = chunks.n_ctx();
   // The rows of a base file are written in order, so its chunks run one by one.
   const uint32_t n_seq = writes_base ? 1 : std::clamp(options.model.n_batch / n_ctx, 1u, chunks.n_chunk());
-  const auto engine =
-      load_engine(options.model, {.n_ctx = n_ctx, .n_sequence = n_seq, .all_logits = true, .tokenizer = false});
   const SignalFlag signals;
+  const auto engine = load_engine(
+      options.model, {.n_ctx = n_ctx, .n_sequence = n_seq, .all_logits = true, .tokenizer = false}, signals);
   Run run(options, chunks);
   std::optional<WholeFile> out;
   if (writes_base) run.write_base_to(out.emplace(options.kl_base));

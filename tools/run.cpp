@@ -101,11 +101,11 @@ void print_logprobs(const Tokenizer& tokenizer, int32_t token, std::span<const f
 
 void run_prompt(const RunOptions& options) {
   const std::string prompt = read_prompt(options);
-  const auto engine = load_engine(options.model, {});
+  const SignalFlag signals;
+  const auto engine = load_engine(options.model, {}, signals);
   std::vector<int32_t> tokens = options.chat ? chat_tokens(*engine, options, prompt)
                                              : prompt_tokens(engine->tokenizer(), prompt, options.parse_special);
   Sampler sampler(choose_sampling(options.sampling, engine->file(), asks_for_sampling(options.sampling)));
-  const SignalFlag signals;
   GenerateOptions how{
       .n_predict = options.n_predict, .cancel = signals.flag(), .sampler = &sampler, .stop = options.stop};
   if (options.n_logprobs != 0) {

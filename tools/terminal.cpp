@@ -116,19 +116,22 @@ void TransferLine::clear() {
 bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
 bool is_interactive() { return isatty(STDIN_FILENO) == 1 && stderr_is_terminal(); }
 
-Progress loading_progress() {
-  if (!stderr_is_terminal()) return {};
-  return [shown = -1](uint64_t done, uint64_t total) mutable {
-    const int percent =
-        total > 0 ? static_cast<int>(100 * static_cast<double>(done) / static_cast<double>(total)) : 100;
-    if (percent == shown) return;
-    shown = percent;
-    if (percent < 100) {
-      fmt::print(stderr, "\rloading {} % of {:.1f} GB", percent, static_cast<double>(total) * 1e-9);
-    } else {
-      fmt::print(stderr, "\r\x1b[K");  // gone
+Progress loading_progress(const SignalFlag& signals, bool quiet) {
+  const bool visible = !quiet && stderr_is_terminal();
+  return [&signals, visible, shown = -1](uint64_t done, uint64_t total) mutable {
+    const bool interrupted = signals.signal() != 0;  // read once: what is shown must go before the exception
+    const bool over = interrupted || done == total;
+    const int percent = over ? 100 : static_cast<int>(100 * static_cast<double>(done) / static_cast<double>(total));
+    if (visible && percent != shown) {
+      shown = percent;
+      if (percent < 100) {
+        fmt::print(stderr, "\rloading {} % of {:.1f} GB", percent, static_cast<double>(total) * 1e-9);
+      } else {
+        fmt::print(stderr, "\r\x1b[K");  // gone
+      }
+      std::fflush(stderr);
     }
-    std::fflush(stderr);
+    if (interrupted) signals.check();
   };
 }
 

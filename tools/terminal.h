@@ -10,6 +10,7 @@
 
 #include "gguf/error.h"
 #include "kernels/device.h"
+#include "tools/signal_flag.h"
 
 namespace lamina {
 
@@ -34,9 +35,9 @@ std::string read_text(const std::string& path, ErrorKind kind);
 /// read.
 std::optional<std::string> read_line();
 
-/// Shows "loading 41 %" on standard error while weights load and takes the line away at the end; empty when standard
-/// error is no terminal.
-Progress loading_progress();
+/// Throws Interrupted when a signal comes while weights load. Unless `quiet` or standard error is no terminal, it also
+/// shows "loading 41 %" there, and takes the line away at the end.
+Progress loading_progress(const SignalFlag& signals, bool quiet);
 
 /// How far a transfer is, as a line shows it: "smollm2  41 %  40.3 of 98.4 MB  12.1 MB/s  0:05 left". `fetched` bytes
 /// came in `seconds`; the rest of `done` was there before.

@@ -41,14 +41,14 @@ std::vector<int32_t> tokens_of(const VerifyOptions& options, const Engine& engin
 }
 
 void verify(const VerifyOptions& options) {
-  const auto engine = load_engine(options.model, {.tokenizer = options.prompt.has_value()});
+  const SignalFlag signals;
+  const auto engine = load_engine(options.model, {.tokenizer = options.prompt.has_value()}, signals);
   const std::vector<int32_t> tokens = tokens_of(options, *engine);
   const auto n_tokens = static_cast<uint32_t>(tokens.size());
   const Capacity capacity{
       .max_rows = n_tokens, .max_outputs = 1, .n_pages = pages_for(n_tokens), .kv_type = kv_type(options.model)};
   const Program& program = engine->program();
   const auto reference = make_reference_device()->compile(program, engine->file(), capacity, {});
-  const SignalFlag signals;
   const auto found = find_difference(*engine, *reference, tokens, signals.flag());
   signals.check();
   const std::string device = engine->device().name();

@@ -53,21 +53,26 @@ cpu::Kernels kernels_of(const std::string& isa) {
   return kernels;
 }
 
+constexpr uint64_t kPeakRounds = 100000;
+/// Operands of the peak kernels. The int8 are 8: the 16 products of a lane and round, summed over all rounds and lanes,
+/// stay within an int32. The floats are about 2^-14: sums stay normal.
+constexpr uint32_t kPeakInt8 = 0x08080808, kPeakFloat = 0x38383838;
+static_assert(kPeakRounds * 16 * 16 * 8 * 8 < uint64_t{1} << 31);
+
 /// The most products a second that all threads make with one of `kernels`, each `width` wide.
-double products_per_second(std::span<const cpu::PeakKernel> kernels, int width, cpu::Pool& pool) {
+double products_per_second(std::span<const cpu::PeakKernel> kernels, int width, uint32_t operand, cpu::Pool& pool) {
   using Clock = std::chrono::steady_clock;
-  constexpr uint64_t kRounds = 100000;
   constexpr auto kTime = std::chrono::milliseconds(100);
   alignas(64) uint32_t operands[cpu::kPeakWords * 16];
-  std::fill(std::begin(operands), std::end(operands), 0x38383838u);  // 56, or 2^-14: sums stay in range and normal
+  std::fill(std::begin(operands), std::end(operands), operand);
   std::atomic<float> sink{0};
   double best = 0;
   for (const cpu::PeakKernel& kernel : kernels) {
     for (const auto end = Clock::now() + kTime; Clock::now() < end;) {
       const auto start = Clock::now();
-      pool.run([&](int) { sink = kernel.run(operands, kRounds); });
+      pool.run([&](int) { sink = kernel.run(operands, kPeakRounds); });
       const std::chrono::duration<double> seconds = Clock::now() - start;
-      best = std::max(best, static_cast<double>(kRounds) * kernel.chains * width * pool.size() / seconds.count());
+      best = std::max(best, static_cast<double>(kPeakRounds) * kernel.chains * width * pool.size() / seconds.count());
     }
   }
   return best;
@@ -81,8 +86,8 @@ class CpuDevice : public Device {
   std::string name() const override { return "cpu"; }
 
   Peaks measure_peaks() override {
-    return {cpu_read_bandwidth(pool_.size()), 2 * products_per_second(kernels_.peak_dot, 256, pool_),
-            2 * products_per_second(kernels_.peak_fma, 16, pool_)};
+    return {cpu_read_bandwidth(pool_.size()), 2 * products_per_second(kernels_.peak_dot, 256, kPeakInt8, pool_),
+            2 * products_per_second(kernels_.peak_fma, 16, kPeakFloat, pool_)};
   }
 
   std::unique_ptr<Executable> compile(const Program& program, const gguf::File& file, const Capacity& capacity,

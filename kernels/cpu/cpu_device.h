@@ -10,7 +10,7 @@
 namespace lamina {
 
 struct CpuOptions {
-  int n_threads = 0;             ///< 0: what affinity and the cgroup's quota allow
+  int n_threads = 0;             ///< 0: cpu_threads()
   std::string isa;               ///< "scalar", "avx2", "avxvnni", "avx512"; empty: LAMINA_ISA if set, else the best
   std::string plane_cache = {};  ///< folder where planes are kept for the next time; empty: none are
 };
@@ -25,8 +25,8 @@ std::vector<std::string> cpu_isas();
 /// value of LAMINA_ISA that is not an instruction set's name.
 std::string cpu_isa();
 
-/// Threads that affinity and the cgroup's CPU quota allow, at least 1.
-int cpu_threads();
+/// Threads that affinity and the cgroups' CPU quotas (kernels/cgroup.h) allow, at least 1.
+int cpu_threads(const std::string& root = "/");
 
 /// Measured read bandwidth of main memory with `n_threads`, bytes a second (takes about 0.8 s).
 double cpu_read_bandwidth(int n_threads);

@@ -7,11 +7,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include "gguf/error.h"
+#include "kernels/cgroup.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/memory.h"
@@ -56,14 +55,12 @@ std::string cpu_isa() {
   return isas[std::min(rank, isas.size() - 1)];
 }
 
-int cpu_threads() {
+int cpu_threads(const std::string& root) {
   cpu_set_t set;
   CPU_ZERO(&set);
   int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  // cgroup v2: "QUOTA PERIOD" in microseconds, or "max PERIOD".
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  double quota = 0, period = 0;
-  if (file >> quota >> period && quota > 0 && period > 0) n = std::min(n, static_cast<int>(quota / period + 0.5));
+  const double quota = cgroup_processors(root);
+  if (quota < n) n = static_cast<int>(quota + 0.5);
   return std::max(n, 1);
 }
 

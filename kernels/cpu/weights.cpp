@@ -111,7 +111,9 @@ void Weights::load(const gguf::File& file, Pool& pool, const Progress& progress)
     }
     if (progress) progress(done, plane_bytes_);
   }
-  if (!cache_path_.empty()) write_planes(cache_path_, cache_key_, {memory_.data(), plane_bytes_}, pool);
+  if (cache_path_.empty()) return;
+  file.check_unchanged();  // planes of two versions must not be kept
+  write_planes(cache_path_, cache_key_, {memory_.data(), plane_bytes_}, pool);
 }
 
 std::vector<Weights::TileRange> Weights::tile_ranges() {

@@ -35,10 +35,22 @@ class MemoryFile {
   int fd_;
 };
 
+/// While one lives nothing is logged: other tests of the process look at the log.
+class NoLog {
+ public:
+  NoLog() { spdlog::set_level(spdlog::level::off); }
+  ~NoLog() { spdlog::set_level(level_); }
+  NoLog(const NoLog&) = delete;
+  NoLog& operator=(const NoLog&) = delete;
+
+ private:
+  const spdlog::level::level_enum level_ = spdlog::get_level();
+};
+
 /// Runs `use`, which may refuse its input in one line.
 template <class Use>
 void expect_errors_only(const Use& use) {
-  spdlog::set_level(spdlog::level::off);
+  const NoLog no_log;
   try {
     use();
   } catch (const Error& error) {

@@ -149,8 +149,9 @@ class TempFolder {
 
   std::string path(const std::string& name) const { return (path_ / name).string(); }
 
-  /// Writes `bytes` and returns the path.
+  /// Writes `bytes`, making folders that `name` asks for, and returns the path.
   std::string write(const std::string& name, std::string_view bytes) const {
+    std::filesystem::create_directories(std::filesystem::path(path(name)).parent_path());
     std::ofstream out(path(name), std::ios::binary);
     out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     out.close();

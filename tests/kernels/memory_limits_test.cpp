@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-
 #include "gguf/error.h"
 #include "tests/gguf/file_builder.h"
 
@@ -20,11 +17,7 @@ class MemoryLimitsTest : public testing::Test {
     write("proc/meminfo",
           "MemTotal:       1048576 kB\nMemFree:  1 kB\nMemAvailable:    524288 kB\nHugePages_Total: 0\n");
   }
-  void write(const std::string& name, const std::string& text) {
-    const std::filesystem::path path = folder_.path(name);
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path) << text;
-  }
+  void write(const std::string& name, const std::string& text) { folder_.write(name, text); }
   void expect(uint64_t total, uint64_t available) {
     const MemoryLimits limits = memory_limits(folder_.path(""));
     EXPECT_EQ(limits.total, total * kMib);

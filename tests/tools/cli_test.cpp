@@ -266,11 +266,12 @@ TEST(Run, StopsForASignalAndKeepsItsText) {
 
 TEST(Run, ReportsAnOutputThatCannotBeWritten) {
   for (const Words& words : {Words{"run", kModel, "-p", "a"}, Words{}, Words{"--version"}, Words{"devices"},
-                             Words{"tokenize", kModel, "a"}, Words{"inspect", kModel}}) {
+                             Words{"tokenize", kModel, "a"}, Words{"inspect", kModel}, Words{"verify", kModel},
+                             Words{"inspect", kModel, "--json"}, Words{"pull", "--list"}}) {
     const ProcessResult result = lamina(words, {.stdout_path = "/dev/full"});
     EXPECT_EQ(result.exit_code, 1);
     EXPECT_TRUE(is_one_message(result.err)) << result.err;
-    EXPECT_NE(result.err.find("No space left"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("standard output: No space left"), std::string::npos) << result.err;
   }
   const ProcessResult closed = lamina({"run", kModel, "-p", "x", "-q", "-c", "200000"}, {.close_stdout = true});
   EXPECT_EQ(closed.exit_code, 1);

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <limits>
 
 #include "gguf/type.h"
@@ -455,22 +456,38 @@ TEST_F(HostileModel, G67AnyBlockBytes) {
 TEST_F(HostileModel, G69AFileThatChangesWhileItRuns) {
   const std::string bytes = TextModel().u32("llama.context_length", 1 << 20).build().bytes;
   // Embeddings are read from the file as tokens come; the text goes on until the file is gone from under it.
-  const std::string path = write(bytes);
-  const Strings words = {LAMINA_BINARY, "run", path, "-p", "ab", "-c", "100000", "-q", "-t", "2"};
-  const ProcessResult truncated = run_process(words, {.truncate_after_output = path});
-  EXPECT_EQ(truncated.exit_code, 3) << truncated.err;
-  EXPECT_TRUE(is_one_line(truncated.err)) << truncated.err;
-  EXPECT_NE(truncated.err.find("model.gguf: the file was truncated"), std::string::npos) << truncated.err;
-
-  write(bytes);
+  const std::string path = folder_.path("model.gguf");
+  const Strings run = {LAMINA_BINARY, "run", path, "-p", "ab", "-c", "100000", "-q", "-t", "2"};
   std::string ids;
   for (int i = 0; i < 2000; ++i) ids += std::to_string(i % 288) + " ";
   const std::string tokens = folder_.write("tokens", ids);
-  const ProcessResult logits =
-      run_process({LAMINA_BINARY, "logits", path, "--tokens", tokens, "--out", "/dev/stdout", "-b", "1", "-q"},
-                  {.truncate_after_output = path});
-  EXPECT_EQ(logits.exit_code, 3) << logits.err;
-  EXPECT_TRUE(is_one_line(logits.err)) << logits.err;
+  const Strings logits = {LAMINA_BINARY, "logits", path, "--tokens", tokens, "--out", "/dev/stdout", "-b", "1", "-q"};
+  const std::string other = TextModel().u32("llama.context_length", 1 << 19).build().bytes;
+  const auto empty = [&] { std::filesystem::resize_file(path, 0); };
+  const auto overwrite = [&] { write(other); };  // what "cp other model.gguf" does: size and place stay
+  for (const std::function<void()>& change : {std::function<void()>(empty), std::function<void()>(overwrite)}) {
+    for (const Strings& words : {run, logits}) {
+      write(bytes);
+      const ProcessResult result = run_process(words, {.after_output = change});
+      EXPECT_EQ(result.exit_code, 3) << result.err;
+      EXPECT_TRUE(is_one_line(result.err)) << result.err;
+      EXPECT_NE(result.err.find("model.gguf: the file was truncated, changed"), std::string::npos) << result.err;
+    }
+  }
+}
+
+TEST_F(HostileModel, G69AFileThatIsRemovedOrRenamedOverHarmsNothing) {
+  const std::string bytes = TextModel().u32("llama.context_length", 4096).build().bytes, path = write(bytes);
+  const auto said = [&](const std::function<void()>& change) {
+    write(bytes);
+    const ProcessResult result =
+        run_process({LAMINA_BINARY, "run", path, "-p", "ab", "-n", "3000", "-q", "-t", "2"}, {.after_output = change});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.out;
+  };
+  const std::string want = said({});
+  EXPECT_EQ(said([&] { std::filesystem::remove(path); }), want);
+  EXPECT_EQ(said([&] { std::filesystem::rename(folder_.write("other", "no model"), path); }), want);
 }
 
 TEST_F(HostileModel, G70PathsThatAreNoFile) {

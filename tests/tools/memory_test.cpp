@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <regex>
 
 #include "kernels/memory_limits.h"
@@ -14,29 +13,6 @@ namespace lamina {
 namespace {
 
 constexpr uint64_t kMib = uint64_t{1} << 20;
-
-/// The text model with feed-forward layers of `n_ff`, whose F16 weights are zeros.
-std::string write_wide_model(const gguf::TempFolder& folder, uint32_t n_ff) {
-  TextModel model;
-  model.u32("llama.feed_forward_length", n_ff).u32("llama.context_length", 1 << 20);
-  const std::string names[] = {"ffn_gate.weight", "ffn_up.weight", "ffn_down.weight"};
-  for (uint32_t layer = 0; layer < TextModel::kLayers; ++layer) {
-    for (const std::string& name : names) model.remove_tensor(fmt::format("blk.{}.{}", layer, name));
-  }
-  gguf::FileBuilder builder = model.builder();
-  const uint64_t bytes = uint64_t{2} * n_ff * TextModel::kEmbd;
-  for (uint32_t layer = 0; layer < TextModel::kLayers; ++layer) {
-    for (const std::string& name : names) {
-      const std::vector<uint64_t> shape = name == "ffn_down.weight" ? std::vector<uint64_t>{n_ff, TextModel::kEmbd}
-                                                                    : std::vector<uint64_t>{TextModel::kEmbd, n_ff};
-      builder.hole(fmt::format("blk.{}.{}", layer, name), shape, static_cast<uint32_t>(gguf::TypeId::kF16), bytes);
-    }
-  }
-  const gguf::BuiltFile built = builder.build();
-  const std::string path = folder.write("wide.gguf", built.bytes);
-  std::filesystem::resize_file(path, built.size);
-  return path;
-}
 
 TEST(LoadingMemory, StaysBelowPlanesAndOneTensor) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/gguf/file_builder.h"
+#include "tests/text_model.h"
 #include "tests/tools/process.h"
 
 namespace lamina {
@@ -67,6 +67,15 @@ TEST_F(PerplexityVerb, PrintsLlamaPerplexitysLines) {
   EXPECT_NE(result.err.find("over 4 chunks, n_ctx=64, batch_size=128, n_seq=2"), std::string::npos) << result.err;
   EXPECT_TRUE(std::regex_search(result.err, std::regex(R"(\d+\.\d\d seconds per pass - ETA \d+\.\d\d minutes)")));
   EXPECT_EQ(perplexity({"-c", "64", "-q"}).err, "");
+}
+
+TEST_F(PerplexityVerb, OfAModelWithUniformLogitsIsTheSizeOfItsVocabulary) {
+  const std::string model =
+      folder_.write("uniform.gguf", TextModel().tensor("output.weight", "F32", {64, 288}, 0).build().bytes);
+  const ProcessResult result = run_process({LAMINA_BINARY, "perplexity", model, "-f", text_, "-c", "37", "-q"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("[1]288.0000,[2]288.0000,"), std::string::npos) << result.out;
+  EXPECT_TRUE(result.out.ends_with("Final estimate: PPL = 288.0000 +/- 0.00000\n")) << result.out;
 }
 
 TEST_F(PerplexityVerb, GivesTheSameForAnyThreadsAndBatch) {

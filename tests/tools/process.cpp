@@ -59,9 +59,7 @@ ProcessResult run_process(const std::vector<std::string>& arguments, const Proce
   char block[4096];
   for (ssize_t n = 0; (n = read(out[0], block, sizeof block)) > 0;) {
     if (result.out.empty() && options.signal_after_output != 0) kill(child, options.signal_after_output);
-    if (result.out.empty() && !options.truncate_after_output.empty()) {
-      LAMINA_CHECK(truncate(options.truncate_after_output.c_str(), 0) == 0);
-    }
+    if (result.out.empty() && options.after_output) options.after_output();
     result.out.append(block, static_cast<size_t>(n));
     if (options.close_stdout) break;
   }

@@ -2,6 +2,7 @@
 // Out: exit code, standard output and standard error apart.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,7 @@ struct ProcessOptions {
   std::string stdout_path = {};               ///< where standard output goes, e.g. /dev/full; empty: it is caught
   bool close_stdout = false;                  ///< the reader of standard output goes after the first byte
   int signal_after_output = 0;                ///< sent after the first byte of standard output
-  std::string truncate_after_output = {};     ///< a file that is emptied then
+  std::function<void()> after_output = {};    ///< called then
   int closed_stream = -1;                     ///< a standard stream that is closed from the beginning
   std::vector<std::string> environment = {};  ///< NAME=VALUE, added
 };

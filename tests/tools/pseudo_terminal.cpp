@@ -36,6 +36,8 @@ void PseudoTerminal::type(std::string_view keys) {
   LAMINA_CHECK(write(terminal_, keys.data(), keys.size()) == static_cast<ssize_t>(keys.size()));
 }
 
+void PseudoTerminal::send(int signal) { LAMINA_CHECK(kill(child_, signal) == 0); }
+
 bool PseudoTerminal::read_more() {
   pollfd readable{terminal_, POLLIN, 0};
   char block[4096];

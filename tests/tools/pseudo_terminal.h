@@ -17,6 +17,7 @@ class PseudoTerminal {
   PseudoTerminal& operator=(const PseudoTerminal&) = delete;
 
   void type(std::string_view keys);
+  void send(int signal);
 
   /// Reads until `text` appears behind what earlier calls found. False when the program ends or a minute passes first.
   bool sees(std::string_view text);
