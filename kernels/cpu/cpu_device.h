@@ -28,7 +28,7 @@ std::string cpu_isa();
 /// Threads that affinity and the cgroup's CPU quota allow, at least 1.
 int cpu_threads();
 
-/// Measured read bandwidth of main memory with `n_threads`, bytes a second (takes about 0.5 s).
+/// Measured read bandwidth of main memory with `n_threads`, bytes a second (takes about 0.8 s).
 double cpu_read_bandwidth(int n_threads);
 
 }  // namespace lamina
