@@ -224,6 +224,6 @@ const Tensor* File::tensor(std::string_view name) const {
   return find_name(state_->tensors, state_->tensors_by_name, name);
 }
 
-void File::release(const Tensor& tensor) const { drop_pages(tensor.data); }
+void File::release(std::span<const std::byte> data) const { drop_pages(data); }
 
 }  // namespace lamina::gguf

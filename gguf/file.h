@@ -92,8 +92,8 @@ class File {
   const std::vector<Tensor>& tensors() const;         ///< in file order
   const Tensor* tensor(std::string_view name) const;  ///< nullptr when missing
 
-  /// Tells the system that the tensor's pages will not be read again soon (they stay valid).
-  void release(const Tensor& tensor) const;
+  /// Tells the system that these bytes, part of a tensor's data, will not be read again soon (they stay valid).
+  void release(std::span<const std::byte> data) const;
 
  private:
   struct State;

@@ -27,7 +27,7 @@ class Mapping {
 /// The path as messages show it.
 std::string shown_path(const std::string& path);
 
-/// Drops the whole pages inside `bytes` (part of a Mapping) from the process; they come back from the file when read
+/// Drops all pages that `bytes` (part of a Mapping) touch from the process; they come back from the file when read
 /// again.
 void drop_pages(std::span<const std::byte> bytes);
 

@@ -89,40 +89,46 @@ std::string Weights::key_of_planes(const gguf::File& file) const {
 
 void Weights::load(const gguf::File& file, Pool& pool, const Progress& progress) {
   if (cached_) return;
-  constexpr uint64_t kBytesAtOnce = uint64_t{16} << 20;  // small matrices are filled together, large ones alone
+  constexpr uint64_t kBytesAtOnce = uint64_t{16} << 20;  // between two looks at `progress`
+  const std::vector<TileRange> ranges = tile_ranges();
   uint64_t done = 0;
-  for (auto first = wanted_.begin(), last = first; first != wanted_.end(); first = last) {
-    std::vector<TileRange> ranges;
-    for (const uint64_t end = done + kBytesAtOnce; last != wanted_.end() && done < end; ++last) {
-      add_ranges(*last->first, *last->second, ranges);
-      done += last->second->bytes();
-    }
-    std::atomic<size_t> next{0};
+  for (size_t first = 0, last = 0; first < ranges.size(); first = last) {
+    for (const uint64_t end = done + kBytesAtOnce; last < ranges.size() && done < end;) done += ranges[last++].bytes;
+    std::atomic<size_t> next{first};
     pool.run([&](int) {
-      for (size_t i; (i = next++) < ranges.size();) {
-        const TileRange& r = ranges[i];
-        r.planes->fill(r.file_rows, r.first_tile, r.last_tile);
+      for (size_t i; (i = next++) < last;) {
+        const TileRange& range = ranges[i];
+        range.planes->fill(range.file_rows, range.first_tile, range.last_tile);
+        file.release(range.read);
       }
     });
-    std::for_each(first, last, [&](const auto& filled) { file.release(*filled.first->tensor); });
     if (progress) progress(done, plane_bytes_);
   }
   if (!cache_path_.empty()) write_planes(cache_path_, cache_key_, {memory_.data(), plane_bytes_}, pool);
 }
 
-void Weights::add_ranges(const Weight& weight, Matrix& matrix, std::vector<TileRange>& ranges) {
-  constexpr uint32_t kTilesAtOnce = 8;
-  const gguf::Type& type = *weight.tensor->type;
-  const uint64_t row_bytes = uint64_t{weight.n_cols} / type.block * type.bytes;
-  const uint64_t expert_rows = weight.tensor->n_rows() / weight.n_expert;
-  const std::byte* rows = weight.tensor->data.data() + weight.first_row * row_bytes;
-  for (Planes& planes : matrix.planes) {
-    const uint32_t tiles = planes.view().n_row_tiles;
-    for (uint32_t tile = 0; tile < tiles; tile += kTilesAtOnce) {
-      ranges.push_back({&planes, rows, tile, std::min(tile + kTilesAtOnce, tiles)});
+std::vector<Weights::TileRange> Weights::tile_ranges() {
+  constexpr uint32_t kTiles = 8;
+  std::vector<TileRange> ranges;
+  for (const auto& [weight, matrix] : wanted_) {
+    const gguf::Tensor& tensor = *weight->tensor;
+    const uint64_t row_bytes = uint64_t{weight->n_cols} / tensor.type->block * tensor.type->bytes;
+    const uint64_t expert_bytes = tensor.data.size() / weight->n_expert;
+    uint64_t at = weight->first_row * row_bytes;
+    for (Planes& planes : matrix->planes) {
+      const std::span<const std::byte> rows = tensor.data.subspan(at, weight->n_rows * row_bytes);
+      const uint32_t n_tiles = planes.view().n_row_tiles;
+      const auto bytes_before = [&](uint32_t tile) { return planes.bytes() * tile / n_tiles; };
+      for (uint32_t first = 0, last = 0; first < n_tiles; first = last) {
+        last = std::min(first + kTiles, n_tiles);
+        const uint64_t begin = first * kRowTile * row_bytes, end = std::min(last * kRowTile * row_bytes, rows.size());
+        ranges.push_back({&planes, rows.data(), rows.subspan(begin, end - begin), first, last,
+                          bytes_before(last) - bytes_before(first)});
+      }
+      at += expert_bytes;
     }
-    rows += expert_rows * row_bytes;
   }
+  return ranges;
 }
 
 const Matrix& Weights::matrix(const Weight& weight) const {

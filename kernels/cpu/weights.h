@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -31,8 +32,8 @@ class Weights {
   Weights(const Program& program, const gguf::File& file, const Kernels& kernels, Pool& pool,
           const std::string& cache_folder);
 
-  /// Fills planes that came from no cache, some tensors at a time with all threads; the file's pages are dropped
-  /// behind. Then writes the cache, if there is to be one.
+  /// Fills planes that came from no cache with all threads; the file's pages are dropped at once. Then writes the
+  /// cache, if there is to be one.
   void load(const gguf::File& file, Pool& pool, const Progress& progress);
 
   const Matrix& matrix(const Weight& weight) const;
@@ -51,13 +52,15 @@ class Weights {
   /// Which file, layout and matrices the planes are of.
   std::string key_of_planes(const gguf::File& file) const;
 
-  /// Row tiles of one matrix that one thread fills.
+  /// Row tiles that one thread fills at a time.
   struct TileRange {
     Planes* planes;
-    const std::byte* file_rows;  ///< of the whole matrix
+    const std::byte* file_rows;       ///< of all tiles
+    std::span<const std::byte> read;  ///< of these
     uint32_t first_tile, last_tile;
+    uint64_t bytes;  ///< of planes
   };
-  static void add_ranges(const Weight& weight, Matrix& matrix, std::vector<TileRange>& ranges);
+  std::vector<TileRange> tile_ranges();
 
   std::vector<std::pair<const Weight*, Matrix*>> wanted_;  ///< in the order of the program, each matrix once
   std::map<Key, Matrix> matrices_;

@@ -157,7 +157,7 @@ TEST_F(GgufFile, KeepsDataValidAfterReleaseAndMove) {
   builder.tensor("a", {65536}, kF32, std::string(262144, 'a'));
   File file = open(builder.build().bytes);
   const Tensor& tensor = *file.tensor("a");
-  file.release(tensor);
+  file.release(tensor.data);
   const File moved = std::move(file);
   EXPECT_EQ(moved.tensor("a"), &tensor);
   for (const std::byte byte : tensor.data) ASSERT_EQ(byte, std::byte{'a'});
