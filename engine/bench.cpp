@@ -14,13 +14,16 @@
 namespace lamina {
 namespace {
 
+/// Of the logits: the best token.
+constexpr uint32_t kArgmax = 1;
+
 /// Evaluates `n_tokens` behind the depth, as one prompt or one by one; false when cancelled.
 bool run_once(Session& session, const std::vector<int32_t>& tokens, const BenchTest& test, uint32_t n_tokens,
               const std::atomic<bool>* cancel) {
   const std::span<const int32_t> all(tokens);
-  if (test.n_prompt > 0) return session.evaluate(all.first(test.n_depth + n_tokens), cancel);
+  if (test.n_prompt > 0) return session.evaluate(all.first(test.n_depth + n_tokens), cancel, kArgmax);
   for (uint32_t i = 1; i <= n_tokens; ++i) {
-    if (!session.evaluate(all.first(test.n_depth + i), cancel)) return false;
+    if (!session.evaluate(all.first(test.n_depth + i), cancel, kArgmax)) return false;
   }
   return true;
 }

@@ -19,10 +19,10 @@ struct EngineOptions {
   uint32_t n_ctx_least = 0;  ///< raises n_ctx to this
   uint32_t n_batch = 512;    ///< rows of a step at most
   KvType kv_type = KvType::kF16;
-  uint32_t n_sequence = 1;   ///< sequences of full length that the KV pages must hold
-  bool all_logits = false;   ///< many output rows a step are asked for, not only one a sequence
-  bool tokenizer = true;     ///< text is needed; without it any vocabulary will do
-  Progress progress = {};    ///< called while weights load; may be empty
+  uint32_t n_sequence = 1;  ///< sequences of full length that the KV pages must hold
+  bool all_logits = false;  ///< many output rows a step are asked for, not only one a sequence
+  bool tokenizer = true;    ///< text is needed; without it any vocabulary will do
+  Progress progress = {};   ///< called while weights load; may be empty
 };
 
 class Engine {
@@ -47,6 +47,9 @@ class Engine {
   uint32_t max_rows() const { return capacity_.max_rows; }
   uint32_t max_outputs() const { return capacity_.max_outputs; }
 
+  /// A step to fill and run, whose memory lasts from step to step.
+  Step& step() { return step_; }
+
   /// Runs one step; counts them, so that a Session knows whether the device still holds its logits.
   void run(const Step& step);
 
@@ -56,6 +59,7 @@ class Engine {
 
   uint64_t n_steps() const { return n_steps_; }
   std::span<const float> logits(uint32_t output) { return executable_->logits(output); }
+  std::span<const TokenLogit> best(uint32_t output) { return executable_->best(output); }
   int32_t argmax(uint32_t output) { return executable_->argmax(output); }
 
  private:
@@ -67,6 +71,7 @@ class Engine {
   Capacity capacity_;
   PagePool pages_;
   std::unique_ptr<Executable> executable_;
+  Step step_;
   uint64_t n_steps_ = 0;
   AfterOp after_op_;
 };

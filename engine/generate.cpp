@@ -26,8 +26,15 @@ Generation generate(Session& session, std::vector<int32_t>& tokens, const Genera
     if (!complete.empty()) emit(complete);
   };
 
+  const auto evaluate = [&] {
+    const uint32_t n_vocab = session.engine().n_vocab();
+    const bool all = static_cast<bool>(options.on_token);
+    const uint32_t n_best = all ? 0 : options.sampler != nullptr ? options.sampler->n_best(tokens, n_vocab) : 1;
+    return session.evaluate(tokens, options.cancel, n_best);
+  };
+
   const auto prompt_start = Clock::now();
-  bool running = session.evaluate(tokens, options.cancel);
+  bool running = evaluate();
   result.prompt_seconds = seconds_since(prompt_start);
   result.n_prompt = static_cast<uint32_t>(tokens.size()) - session.n_reused();
 
@@ -60,7 +67,7 @@ Generation generate(Session& session, std::vector<int32_t>& tokens, const Genera
       result.reason = EndReason::kContext;
       break;
     }
-    running = session.evaluate(tokens, options.cancel);
+    running = evaluate();
     if (running) ++result.n_steps;
   }
   result.generate_seconds = seconds_since(generate_start);

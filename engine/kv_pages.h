@@ -43,6 +43,9 @@ class PageTable {
   PageTable(const PageTable&) = delete;
   PageTable& operator=(const PageTable&) = delete;
 
+  /// Room for the page numbers of n positions, so that resize() allocates nothing up to there.
+  void reserve(uint32_t n) { pages_.reserve(pages_for(n)); }
+
   /// Takes or gives back pages until the table holds exactly those of positions 0 .. n - 1. When the pool runs out it
   /// throws and keeps what it got.
   void resize(uint32_t n);

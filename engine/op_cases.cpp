@@ -163,6 +163,15 @@ Program llama_1b_layer(const gguf::Type& type, SyntheticWeights& weights) {
   return LayerBuilder(type, weights).build();
 }
 
+Program one_product(const gguf::Type& type, SyntheticWeights& weights) {
+  constexpr uint32_t kCols = 2048, kRows = 4096;
+  Program program;
+  program.buffers = {{"x", kCols, RowSet::kTokens}, {"y", kRows, RowSet::kTokens}};
+  const gguf::Tensor& w = weights.add("w", type, {kCols, kRows});
+  program.ops.push_back(LinearOp{.in = 0, .products = {{.weight = {&w, 0, kRows, kCols}, .out = 1}}});
+  return program;
+}
+
 Program with_separate_norms(const Program& program) {
   Program separate = program;
   separate.ops.clear();

@@ -15,6 +15,9 @@ namespace lamina {
 /// stands alone, as behind a sub-layer of Gemma. The tensors, added to `weights`, need no bytes.
 Program llama_1b_layer(const gguf::Type& type, SyntheticWeights& weights);
 
+/// One product y = W x with W of `type`, 4096 rows of 2048, and nothing else. The tensor needs no bytes.
+Program one_product(const gguf::Type& type, SyntheticWeights& weights);
+
 /// The same program with every norm in front of a linear op as an op of its own.
 Program with_separate_norms(const Program& program);
 

@@ -12,8 +12,6 @@
 namespace lamina {
 namespace {
 
-/// The weights of an op's copies together: about this much, more than caches hold, unless that takes too many copies.
-constexpr uint64_t kBytesOfCopies = uint64_t{256} << 20;
 constexpr uint64_t kMostCopies = 128;
 constexpr uint32_t kCopiesWithoutWeights = 24;
 constexpr double kLeastSeconds = 0.2;
@@ -196,7 +194,8 @@ Step step_of(const OpRows& rows, uint32_t n_vocab) {
   return step;
 }
 
-OpTimer::OpTimer(Device& device, const Program& program, const std::vector<size_t>& ops, const OpRows& most)
+OpTimer::OpTimer(Device& device, const Program& program, const std::vector<size_t>& ops, const OpRows& most,
+                 uint64_t bytes_of_copies)
     : source_(program) {
   Program without = program;
   without.ops.clear();
@@ -209,7 +208,7 @@ OpTimer::OpTimer(Device& device, const Program& program, const std::vector<size_
     if (const auto* embed = std::get_if<EmbedOp>(&program.ops[i])) n_token_ = embed->table.n_rows;
   }
   n_copies_ = bytes == 0 ? kCopiesWithoutWeights
-                         : static_cast<uint32_t>(std::clamp<uint64_t>(kBytesOfCopies / bytes, 1, kMostCopies));
+                         : static_cast<uint32_t>(std::clamp<uint64_t>(bytes_of_copies / bytes, 1, kMostCopies));
 
   Filler filler(without, weights_);
   for (const Op& op : ops_) filler.fill(op);

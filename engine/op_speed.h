@@ -24,11 +24,16 @@ struct OpRows {
   uint32_t depth = 0;  ///< positions before the first row
 };
 
+/// The weights of an op's copies together: more than caches hold.
+constexpr uint64_t kBytesOfCopies = uint64_t{256} << 20;
+
 /// Some ops of a program in a row, ready to be timed on a device.
 class OpTimer {
  public:
-  /// `ops` are indices into program.ops, neighbours that belong together. Errors as Device::compile.
-  OpTimer(Device& device, const Program& program, const std::vector<size_t>& ops, const OpRows& most);
+  /// `ops` are indices into program.ops, neighbours that belong together. There are as many copies of them as have
+  /// about `bytes_of_copies` of weights, but at least one and not too many. Errors as Device::compile.
+  OpTimer(Device& device, const Program& program, const std::vector<size_t>& ops, const OpRows& most,
+          uint64_t bytes_of_copies = kBytesOfCopies);
 
   /// The best of several runs.
   OpSpeed measure(const OpRows& rows);

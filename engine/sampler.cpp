@@ -86,14 +86,46 @@ SamplerOptions model_sampling(const gguf::File& file) {
   return options;
 }
 
+uint32_t Sampler::n_best(std::span<const int32_t> tokens, uint32_t n_vocab) const {
+  if (options_.temp > 0 && options_.top_k <= 0) return 0;
+  size_t n = options_.temp == 0 ? 1 : static_cast<size_t>(options_.top_k);
+  if (options_.penalises()) {
+    const bool lower_only =
+        options_.repeat_penalty >= 1 && options_.presence_penalty >= 0 && options_.frequency_penalty >= 0;
+    if (!lower_only) return 0;
+    n += window(tokens).size();
+  }
+  return n < std::min(n_vocab, kMaxBest) ? static_cast<uint32_t>(n) : 0;
+}
+
 int32_t Sampler::next(const Session& session) {
   if (options_.temp == 0 && !options_.penalises()) return session.argmax();
-  return next(session.logits(), session.tokens());
+  if (session.best().empty()) return next(session.logits(), session.tokens());
+  candidates_.clear();
+  for (const TokenLogit& best : session.best()) add(best.logit, best.token);
+  return choose(session.tokens());
 }
 
 int32_t Sampler::next(std::span<const float> logits, std::span<const int32_t> tokens) {
-  fill(logits);
-  if (options_.penalises()) penalise(tokens);
+  candidates_.clear();
+  for (size_t i = 0; i < logits.size(); ++i) add(logits[i], static_cast<int32_t>(i));
+  return choose(tokens);
+}
+
+void Sampler::add(float logit, int32_t token) {
+  if (std::isnan(logit) || logit == INFINITY) {
+    fail(ErrorKind::kRuntime, "the model gave token {} the logit {}: no next token can be chosen", token, logit);
+  }
+  candidates_.push_back({logit, 0, token});
+}
+
+/// Penalties and filters on the candidates, then the draw.
+int32_t Sampler::choose(std::span<const int32_t> tokens) {
+  if (std::ranges::all_of(candidates_, [](const Candidate& c) { return c.logit == -INFINITY; })) {
+    fail(ErrorKind::kRuntime, "the model gave all tokens the logit -inf: no next token can be chosen");
+  }
+  n_ordered_ = 0;
+  if (options_.penalises()) penalise(window(tokens));
   if (options_.temp == 0) return best(0).token;
   if (options_.top_k > 0) keep_top_k(static_cast<size_t>(options_.top_k));
   weigh(1);
@@ -106,33 +138,28 @@ int32_t Sampler::next(std::span<const float> logits, std::span<const int32_t> to
   return draw();
 }
 
-void Sampler::fill(std::span<const float> logits) {
-  candidates_.clear();
-  n_ordered_ = 0;
-  float most = -INFINITY;
-  for (const float logit : logits) {
-    const auto token = static_cast<int32_t>(candidates_.size());
-    if (std::isnan(logit) || logit == INFINITY) {
-      fail(ErrorKind::kRuntime, "the model gave token {} the logit {}: no next token can be chosen", token, logit);
-    }
-    candidates_.push_back({logit, 0, token});
-    most = std::max(most, logit);
-  }
-  if (most == -INFINITY) {
-    fail(ErrorKind::kRuntime, "the model gave all tokens the logit -inf: no next token can be chosen");
-  }
+/// The last of `tokens` that penalties look at.
+std::span<const int32_t> Sampler::window(std::span<const int32_t> tokens) const {
+  const auto last_n = static_cast<size_t>(options_.repeat_last_n);  // -1: more than there can be
+  return last_n < tokens.size() ? tokens.last(last_n) : tokens;
 }
 
+/// A token that is no candidate is none afterwards: penalties had to raise it.
 void Sampler::penalise(std::span<const int32_t> tokens) {
-  const auto last_n = static_cast<size_t>(options_.repeat_last_n);  // -1: more than there can be
-  if (last_n < tokens.size()) tokens = tokens.last(last_n);
-  std::vector<int32_t> window(tokens.begin(), tokens.end());
-  std::sort(window.begin(), window.end());
-  for (auto first = window.begin(); first != window.end();) {
-    const auto end = std::upper_bound(first, window.end(), *first);
-    double& logit = candidates_[static_cast<size_t>(*first)].logit;
-    logit = logit > 0 ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
-    logit -= options_.presence_penalty + options_.frequency_penalty * static_cast<double>(end - first);
+  const auto candidate = [&](int32_t token) {
+    const auto at = static_cast<size_t>(token);  // of all logits, each stands at its place
+    if (at < candidates_.size() && candidates_[at].token == token) return candidates_.begin() + token;
+    return std::ranges::find(candidates_, token, &Candidate::token);
+  };
+  window_.assign(tokens.begin(), tokens.end());
+  std::sort(window_.begin(), window_.end());
+  for (auto first = window_.begin(); first != window_.end();) {
+    const auto end = std::upper_bound(first, window_.end(), *first);
+    if (const auto found = candidate(*first); found != candidates_.end()) {
+      double& logit = found->logit;
+      logit = logit > 0 ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
+      logit -= options_.presence_penalty + options_.frequency_penalty * static_cast<double>(end - first);
+    }
     first = end;
   }
 }

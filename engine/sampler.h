@@ -45,8 +45,12 @@ class Sampler {
  public:
   explicit Sampler(const SamplerOptions& options) : options_(options), random_(options.seed) {}
 
-  /// The token to follow what `session` evaluated last. Leaves the session's logits alone where the argmax is all that
-  /// is asked for. Throws Error(kRuntime) when a logit that it looks at is not a number.
+  /// What next() wants of the n_vocab logits behind `tokens` (Step::n_best): where tokens are drawn from the top_k
+  /// best, no others can matter, but that penalties may push as many out of those as there are tokens in the window.
+  uint32_t n_best(std::span<const int32_t> tokens, uint32_t n_vocab) const;
+
+  /// The token to follow what `session` evaluated last, from its logits or from n_best() of them. Leaves both alone
+  /// where the argmax is all that is asked for. Throws Error(kRuntime) when a logit that it looks at is not a number.
   int32_t next(const Session& session);
 
   /// The token to follow `tokens`, after which the model gave `logits` [n_vocab].
@@ -59,7 +63,9 @@ class Sampler {
     int32_t token;
   };
 
-  void fill(std::span<const float> logits);
+  std::span<const int32_t> window(std::span<const int32_t> tokens) const;
+  void add(float logit, int32_t token);
+  int32_t choose(std::span<const int32_t> tokens);
   void penalise(std::span<const int32_t> tokens);
   void keep_top_k(size_t k);
   void weigh(double temp);
@@ -71,8 +77,9 @@ class Sampler {
 
   SamplerOptions options_;
   std::mt19937_64 random_;
-  std::vector<Candidate> candidates_;  ///< the first n_ordered_ are the best, in order; if none, all are by id
+  std::vector<Candidate> candidates_;  ///< the first n_ordered_ are the best, in order
   size_t n_ordered_ = 0;
+  std::vector<int32_t> window_;  ///< tokens to penalise, sorted
 };
 
 }  // namespace lamina

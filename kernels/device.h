@@ -23,7 +23,25 @@ struct Step {
   std::vector<std::vector<uint32_t>>
       pages;                      ///< page table of each sequence: pages[s][p / 64], covering all positions in use
   std::vector<uint32_t> outputs;  ///< rows whose logits are wanted, ascending
+
+  /// What is wanted of the logits of each output row: 0: all of them and the argmax; else no more than the n best (1:
+  /// the argmax alone), which spares a device to write and read again all others. At most kMaxBest.
+  uint32_t n_best = 0;
 };
+constexpr uint32_t kMaxBest = 256;
+
+struct TokenLogit {
+  float logit;
+  int32_t token;
+};
+
+/// The order of candidates: higher logits first, ties by token.
+inline bool is_better(const TokenLogit& a, const TokenLogit& b) {
+  return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+}
+
+/// The first of candidates in order; 0 when there are none.
+inline int32_t best_token(std::span<const TokenLogit> best) { return best.empty() ? 0 : best[0].token; }
 
 /// How keys and values are kept: float16, or int8 codes with a float16 scale for each 32 dimensions of a head.
 enum class KvType : uint8_t { kF16, kQ8_0 };
@@ -51,8 +69,11 @@ class Executable {
   virtual void trace(const Step& step, const AfterOp& after_op) = 0;
   virtual std::vector<float> read(const Place& place) const = 0;
 
-  /// Logits [n_vocab] and argmax of output row i of the last step; valid until the next.
+  /// Of output row i of the last step, valid until the next: the logits [n_vocab], where the step asked for all; the
+  /// step's n_best best ones, where it asked for some (fewer when there are no more numbers); the best token, the
+  /// lowest of equals, 0 when no logit is a number.
   virtual std::span<const float> logits(uint32_t i) = 0;
+  virtual std::span<const TokenLogit> best(uint32_t i) = 0;
   virtual int32_t argmax(uint32_t i) = 0;
 
   /// Bytes of weights that one generated token reads, and bytes held in all.

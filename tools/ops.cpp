@@ -1,6 +1,7 @@
 // `lamina ops`: each op alone, on the shapes of a model or of a llama of a billion weights. Out: a table (md) or an
 // array of objects (json) with time, bytes and operations a second and the share of the roof that binds, and a picture
-// with --plot; or with --fusion norms inside linear ops against norms as ops of their own.
+// with --plot; or with --fusion norms inside linear ops against norms as ops of their own; or with --ladder what
+// op_ladder.h says.
 #include <fmt/format.h>
 
 #include <memory>
@@ -18,6 +19,7 @@
 #include "model/builder.h"
 #include "model/config.h"
 #include "tools/model_options.h"
+#include "tools/op_ladder.h"
 #include "tools/roofline.h"
 #include "tools/signal_flag.h"
 #include "tools/terminal.h"
@@ -32,7 +34,7 @@ struct OpsOptions {
   ModelOptions model;
   std::string types, format = "md", plot;
   uint32_t n_prompt = 128, n_depth = 512;
-  bool fusion = false;
+  bool fusion = false, ladder = false;
 };
 
 /// A program to take ops from, with what it refers to.
@@ -42,8 +44,9 @@ struct Source {
   Program program;
 };
 
-/// "Q4_0,Q4_K", or "all" for every type that a weight can have.
+/// "Q4_0,Q4_K", "all" for every type that a weight can have, or "" for two of them.
 std::vector<const gguf::Type*> parse_types(const std::string& names) {
+  if (names.empty()) return {gguf::find_type("Q4_K"), gguf::find_type("Q8_0")};
   std::vector<const gguf::Type*> types;
   if (names == "all") {
     for (const gguf::Type& type : gguf::types())
@@ -65,7 +68,7 @@ std::vector<const gguf::Type*> parse_types(const std::string& names) {
 std::vector<std::unique_ptr<Source>> sources_of(const OpsOptions& options) {
   std::vector<std::unique_ptr<Source>> sources;
   if (options.model.model.empty()) {
-    for (const gguf::Type* type : parse_types(options.types.empty() ? "Q4_K,Q8_0" : options.types)) {
+    for (const gguf::Type* type : parse_types(options.types)) {
       Source& source = *sources.emplace_back(std::make_unique<Source>());
       source.program = llama_1b_layer(*type, source.weights);
     }
@@ -215,6 +218,11 @@ void measure_fusion(const OpsOptions& options, Device& device) {
 }
 
 void ops(const OpsOptions& options) {
+  if (options.ladder) {
+    return write_ladder(
+        parse_types(options.types),
+        {.n_threads = options.model.n_threads, .n_prompt = options.n_prompt, .json = options.format == "json"});
+  }
   const auto device = make_device(options.model);
   if (options.fusion) measure_fusion(options, *device);
   else measure_ops(options, *device);
@@ -234,9 +242,9 @@ void add_ops(CLI::App& app) {
   verb->add_option("-p,--n-prompt", options->n_prompt, "rows of a prompt, measured beside one row")
       ->check(CLI::Range(1, 16384))
       ->capture_default_str();
-  verb->add_option("-d,--n-depth", options->n_depth, "positions before them")
-      ->check(CLI::Range(0, 1 << 24))
-      ->capture_default_str();
+  CLI::Option* depth = verb->add_option("-d,--n-depth", options->n_depth, "positions before them")
+                           ->check(CLI::Range(0, 1 << 24))
+                           ->capture_default_str();
   CLI::Option* format = verb->add_option("-o,--output", options->format, "md or json")
                             ->check(CLI::IsMember({"md", "json"}))
                             ->capture_default_str();
@@ -244,6 +252,13 @@ void add_ops(CLI::App& app) {
   verb->add_flag("--fusion", options->fusion, "instead: norms inside linear ops against norms as ops of their own")
       ->excludes(plot)
       ->excludes(format);
+  verb->add_flag("--ladder", options->ladder,
+                 "instead: one product of each type on every instruction set of this CPU and with few to many rows")
+      ->excludes(model)
+      ->excludes(plot)
+      ->excludes(depth)
+      ->excludes("--fusion")
+      ->excludes("--device");
   verb->callback([options] { ops(*options); });
 }
 

@@ -57,48 +57,54 @@ LayerKv::LayerKv(const KvShape& shape, KvType kv_type, uint32_t n_pages)
       k(reserve_pages(n_pages, k_page)),
       v(reserve_pages(n_pages, v_page)) {}
 
-void CpuExecutable::run_op(const AppendOp& op, size_t index, int thread) {
+void CpuExecutable::run_op(const AppendOp& op, size_t index, Worker worker) {
+  const uint32_t n_heads = op.n_head + 2 * program_.kv[op.layer].n_head_kv;
+  const auto [begin, end] = worker.share(uint64_t{n_rows(RowSet::kTokens)} * n_heads);
+  for (uint32_t item = begin; item < end; item++) append_head(op, index, item / n_heads, item % n_heads);
+}
+
+/// One head of one row: those of q come first, then k's, then v's.
+void CpuExecutable::append_head(const AppendOp& op, size_t index, uint32_t row, uint32_t head) {
   const KvShape& shape = program_.kv[op.layer];
   const LayerKv& layer = kv_[op.layer];
-  const uint32_t dim_k = shape.head_dim_k, dim_v = shape.head_dim_v, n_heads = op.n_head + shape.n_head_kv;
-  const auto prepare = [&](float* head, uint32_t h, const std::optional<Norm>& norm, NormArgs args, uint32_t row) {
+  const uint32_t dim_k = shape.head_dim_k, dim_v = shape.head_dim_v;
+  const auto prepare = [&](float* x, uint32_t h, const std::optional<Norm>& norm, NormArgs args) {
     if (norm) {
       const uint32_t at = h * dim_k % args.n_weight;  // a weight may cover one head or all of them
       if (args.weight != nullptr) args.weight += at;
       if (args.bias != nullptr) args.bias += at;
-      kernels_.norm(head, dim_k, args, nullptr, head);
+      kernels_.norm(x, dim_k, args, nullptr, x);
     }
     if (op.rope >= 0) {
       const auto r = static_cast<size_t>(op.rope);
       const size_t n = program_.ropes[r].inv_freq.size();
-      kernels_.rotate(head, static_cast<uint32_t>(n), program_.ropes[r].pairs == RopePairs::kHalves,
+      kernels_.rotate(x, static_cast<uint32_t>(n), program_.ropes[r].pairs == RopePairs::kHalves,
                       rotations_[r].cosines.as<float>() + row * n, rotations_[r].sines.as<float>() + row * n);
     }
   };
-  const auto [begin, end] = share(n_rows(RowSet::kTokens) * n_heads, thread);
-  for (uint32_t item = begin; item < end; item++) {
-    const uint32_t row = item / n_heads, h = item % n_heads;
-    if (h < op.n_head) {
-      prepare(buffer(op.q).row(row) + h * dim_k, h, op.q_norm, norms_[2 * index], row);
-      continue;
-    }
-    const uint32_t head = h - op.n_head, position = step_->position[row], at = position % kPage;
-    const uint32_t page = step_->pages[step_->sequence[row]][position / kPage];
+  if (head < op.n_head) return prepare(buffer(op.q).row(row) + head * dim_k, head, op.q_norm, norms_[2 * index]);
+  const uint32_t at = step_->position[row] % kPage;
+  const uint32_t page = step_->pages[step_->sequence[row]][step_->position[row] / kPage];
+  head -= op.n_head;
+  if (head < shape.n_head_kv) {
     float* k = buffer(op.k).row(row) + head * dim_k;
-    const float* v = buffer(op.v).row(row) + head * dim_v;
-    prepare(k, head, op.k_norm, norms_[2 * index + 1], row);
-    std::byte *keys = layer.k_at(page, head), *values = layer.v_at(page, head);
+    prepare(k, head, op.k_norm, norms_[2 * index + 1]);
+    std::byte* keys = layer.k_at(page, head);
     if (layer.type == KvType::kF16) {
-      kernels_.store_f16(k, dim_k, reinterpret_cast<uint16_t*>(keys) + at, kPage);
-      kernels_.store_f16(v, dim_v, reinterpret_cast<uint16_t*>(values) + size_t{at} * dim_v, 1);
-    } else {
-      auto* k_scales = reinterpret_cast<uint16_t*>(keys + size_t{dim_k} * kPage);
-      auto* v_scales = reinterpret_cast<uint16_t*>(values + size_t{dim_v} * kPage);
-      kernels_.store_q8(k, dim_k, reinterpret_cast<uint8_t*>(keys) + at, kPage, k_scales + at, kPage);
-      kernels_.store_q8(v, dim_v, reinterpret_cast<uint8_t*>(values) + size_t{at} * dim_v, 1,
-                        v_scales + size_t{at} * groups(dim_v), 1);
+      return kernels_.store_f16(k, dim_k, reinterpret_cast<uint16_t*>(keys) + at, kPage);
     }
+    auto* scales = reinterpret_cast<uint16_t*>(keys + size_t{dim_k} * kPage);
+    return kernels_.store_q8(k, dim_k, reinterpret_cast<uint8_t*>(keys) + at, kPage, scales + at, kPage);
   }
+  head -= shape.n_head_kv;
+  const float* v = buffer(op.v).row(row) + head * dim_v;
+  std::byte* values = layer.v_at(page, head);
+  if (layer.type == KvType::kF16) {
+    return kernels_.store_f16(v, dim_v, reinterpret_cast<uint16_t*>(values) + size_t{at} * dim_v, 1);
+  }
+  auto* scales = reinterpret_cast<uint16_t*>(values + size_t{dim_v} * kPage);
+  kernels_.store_q8(v, dim_v, reinterpret_cast<uint8_t*>(values) + size_t{at} * dim_v, 1,
+                    scales + size_t{at} * groups(dim_v), 1);
 }
 
 void CpuExecutable::reserve_attention(const Capacity& capacity) {
@@ -131,12 +137,13 @@ void CpuExecutable::cut_rows() {
   }
 }
 
-void CpuExecutable::run_op(const AttendOp& op, size_t index, int thread) {
+void CpuExecutable::run_op(const AttendOp& op, size_t index, Worker worker) {
   const KvShape& shape = program_.kv[op.layer];
   const LayerKv& layer = kv_[op.layer];
   const uint32_t group = op.n_head / shape.n_head_kv, head_parts = (group + kMostHeads - 1) / kMostHeads;
   const auto n_jobs = static_cast<uint32_t>(row_blocks_.size()) * shape.n_head_kv * head_parts;
   const size_t stride = part_stride(shape.head_dim_v);
+  static_assert(kMostRows * kMostHeads <= kMostQueries);
   AttendQuery queries[kMostRows * kMostHeads];
   float* out[kMostRows * kMostHeads];
   AttendArgs args = {queries,      0,       nullptr,          nullptr,          layer.k_page,
@@ -163,21 +170,21 @@ void CpuExecutable::run_op(const AttendOp& op, size_t index, int thread) {
     }
   };
   const auto attend = layer.type == KvType::kF16 ? kernels_.attend_f16 : kernels_.attend_q8;
-  std::atomic<uint32_t>& next = counters_[index].next;
 
-  uint32_t first_split = UINT32_MAX, end_split = 0;
+  uint32_t first_split = UINT32_MAX, end_split = 0, most_rows = 0;
   for (const RowBlock& block : row_blocks_) {
+    most_rows = std::max(most_rows, block.end - block.begin);
     first_split = std::min(first_split, first_visible(block.begin) / kSplitPositions);
     end_split = std::max(end_split, step_->position[block.end - 1] / kSplitPositions + 1);
   }
   const uint32_t n_splits = end_split - first_split;
-  const size_t most_queries = std::min<size_t>(group, kMostHeads) * (row_blocks_[0].end - row_blocks_[0].begin);
+  const size_t most_queries = std::min<size_t>(group, kMostHeads) * most_rows;
   const bool apart = n_splits > 1 && n_jobs < 4 * static_cast<uint32_t>(pool_.size()) &&
                      n_jobs * n_splits * most_queries * stride * sizeof(float) <= split_parts_.bytes();
   if (!apart) {
-    float* total = attend_parts_.as<float>() + static_cast<size_t>(thread) * attend_stride_;
+    float* total = attend_parts_.as<float>() + static_cast<size_t>(worker.thread) * attend_stride_;
     float* parts = total + kMostRows * kMostHeads * stride;
-    for (uint32_t job; (job = next.fetch_add(1, std::memory_order_relaxed)) < n_jobs;) {
+    draw(index, worker.thread, n_jobs, 1, [&](uint32_t job, uint32_t) {
       begin_job(job);
       for (uint32_t i = 0; i < args.n_queries; i++) clear_part(total + i * stride, shape.head_dim_v);
       const uint32_t end = (queries[args.n_queries - 1].last - 1) / kSplitPositions;
@@ -189,18 +196,17 @@ void CpuExecutable::run_op(const AttendOp& op, size_t index, int thread) {
       }
       for (uint32_t i = 0; i < args.n_queries; i++)
         kernels_.finish_attend(total + i * stride, shape.head_dim_v, out[i]);
-    }
+    });
     return;
   }
-  for (uint32_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < n_jobs * n_splits;) {
+  draw(index, worker.thread, n_jobs * n_splits, 1, [&](uint32_t task, uint32_t) {
     const uint32_t job = task / n_splits, split = task % n_splits;
     float* parts = split_parts_.as<float>() + size_t{job} * n_splits * most_queries * stride;
     begin_job(job);
     attend(args, first_split + split, parts + split * most_queries * stride);
-    if (split_counters_[job].next.fetch_add(1, std::memory_order_acq_rel) + 1 < n_splits) continue;
-    split_counters_[job].next.store(0, std::memory_order_relaxed);
+    if (!split_counters_[job].complete(1, n_splits)) return;
     for (uint32_t i = 0; i < args.n_queries; i++) {
-      float* total = attend_parts_.as<float>() + static_cast<size_t>(thread) * attend_stride_;
+      float* total = attend_parts_.as<float>() + static_cast<size_t>(worker.thread) * attend_stride_;
       clear_part(total, shape.head_dim_v);
       for (uint32_t s = 0; s < n_splits; s++) {
         if (!sees(queries[i], first_split + s)) continue;
@@ -208,7 +214,7 @@ void CpuExecutable::run_op(const AttendOp& op, size_t index, int thread) {
       }
       kernels_.finish_attend(total, shape.head_dim_v, out[i]);
     }
-  }
+  });
 }
 
 /// The keys or values that the step's rows have in a layer's pages.

@@ -19,7 +19,7 @@ CpuExecutable::CpuExecutable(const Program& program, const gguf::File& file, con
                              const Progress& progress)
     : program_(program), kernels_(kernels), pool_(pool), weights_(program_, file, kernels, pool, plane_cache) {
   const uint64_t pairs = uint64_t{capacity.max_rows} * program_.n_expert_used;
-  uint32_t widest = 0;
+  uint32_t widest = 0, most_heads = 1, most_experts = 1;
   for (const Buffer& b : program_.buffers) {
     const uint64_t rows = b.rows == RowSet::kTokens  ? capacity.max_rows
                           : b.rows == RowSet::kPairs ? pairs
@@ -40,13 +40,25 @@ CpuExecutable::CpuExecutable(const Program& program, const gguf::File& file, con
     } else if (const auto* norm = std::get_if<NormOp>(&op)) {
       norms_[2 * i] = bind(norm->norm, buffer(norm->in).width);
     } else if (const auto* append = std::get_if<AppendOp>(&op)) {
-      const uint32_t head_dim = program_.kv[append->layer].head_dim_k;
+      const KvShape& shape = program_.kv[append->layer];
+      const uint32_t head_dim = shape.head_dim_k;
+      most_heads = std::max(most_heads, append->n_head + 2 * shape.n_head_kv);
       if (append->q_norm) norms_[2 * i] = bind(*append->q_norm, head_dim);
       if (append->k_norm) norms_[2 * i + 1] = bind(*append->k_norm, head_dim);
+    } else if (const auto* route = std::get_if<RouteOp>(&op)) {
+      most_experts = std::max(most_experts, route->n_expert);
     }
   }
-  counters_ = std::vector<Counter>(program_.ops.size());
+  for (size_t i = 0; i < program_.ops.size(); i++)
+    if (std::holds_alternative<LinearOp>(program_.ops[i])) bind_tail(i);
+  counters_ = std::vector<Counter>(program_.ops.size() * static_cast<size_t>(pool.size()));
+  done_ = std::vector<Counter>(most_heads);
   packed_.allocate();
+  own_packed_.resize(static_cast<size_t>(pool.size()));
+  for (PackedRows& packed : own_packed_) {
+    packed.reserve(PackedRows::slots(1, true), kPackAlone + 1, {true, true, true, true});
+    packed.allocate();
+  }
   // A thread's scratch holds one row of any buffer and the accumulators of a matmul call.
   scratch_stride_ = 2 * size_t{widest} + kMaxRowTiles * kMaxTokenTile * kRowTile;
   scratch_ = Memory(static_cast<size_t>(pool.size()) * scratch_stride_ * sizeof(float), "activations");
@@ -57,7 +69,10 @@ CpuExecutable::CpuExecutable(const Program& program, const gguf::File& file, con
   }
   chosen_ = Memory(pairs * sizeof(uint32_t), "activations");
   expert_weights_ = Memory(pairs * sizeof(float), "activations");
-  argmax_.resize(capacity.max_outputs);
+  best_.allocate(pool.size(), capacity.max_outputs);
+  token_tiles_.reserve(capacity.max_rows, 1);
+  output_tiles_.reserve(capacity.max_outputs, 1);
+  pair_tiles_.reserve(static_cast<uint32_t>(pairs), most_experts);
 
   // All of that is address space so far, which costs nothing: compare it with what there is before it is touched.
   const uint64_t kv = kv_bytes(), weights = weights_.memory_bytes();
@@ -82,6 +97,7 @@ CpuExecutable::BoundLinear CpuExecutable::bind(const LinearOp& op, const Capacit
   for (const Product& product : op.products) {
     const Weight& w = product.weight;
     LAMINA_CHECK(w.n_cols == bound.n_cols && w.n_rows == buffer(product.out).width);
+    LAMINA_CHECK(product.out != op.in && product.out != op.gate);
     BoundProduct p;
     p.product = &product;
     p.matrix = &weights_.matrix(w);
@@ -111,42 +127,87 @@ CpuExecutable::BoundLinear CpuExecutable::bind(const LinearOp& op, const Capacit
   return bound;
 }
 
-void CpuExecutable::begin(const Step& step) {
+/// Whether q, k and v are the products of `op`, in this order and their heads in whole row tiles.
+bool CpuExecutable::is_append_of(const AppendOp& append, const LinearOp& op) const {
+  const KvShape& shape = program_.kv[append.layer];
+  return op.products.size() == 3 && op.products[0].out == append.q && op.products[1].out == append.k &&
+         op.products[2].out == append.v && shape.head_dim_k % kRowTile == 0 && shape.head_dim_v % kRowTile == 0;
+}
+
+/// Finds the ops behind linear op `index` that may run in its tail: the append of its heads, or small ops on whole
+/// rows. None may write the linear op's input, which another thread may not have read yet.
+void CpuExecutable::bind_tail(size_t index) {
+  const std::vector<Op>& ops = program_.ops;
+  const auto& op = std::get<LinearOp>(ops[index]);
+  BoundLinear& bound = linears_[index];
+  if (bound.out == RowSet::kPairs || index + 1 == ops.size()) return;
+  if (const auto* append = std::get_if<AppendOp>(&ops[index + 1])) {
+    if (!is_append_of(*append, op)) return;
+    bound.append = append;
+    bound.n_tail = 1;
+  } else if (const auto* argmax = std::get_if<ArgmaxOp>(&ops[index + 1])) {
+    bound.offers = op.products.size() == 1 && op.products[0].out == argmax->logits && bound.out == RowSet::kOutputs;
+  } else {
+    const auto is_small = [&op](const Op& other) {
+      const auto keeps_input = [&op](Buf out) { return out != op.in && out != op.gate; };
+      if (const auto* norm = std::get_if<NormOp>(&other)) return keeps_input(norm->out);
+      if (const auto* select = std::get_if<SelectOp>(&other)) return keeps_input(select->out);
+      return std::holds_alternative<RouteOp>(other);
+    };
+    while (index + 1 + bound.n_tail < ops.size() && is_small(ops[index + 1 + bound.n_tail])) bound.n_tail++;
+  }
+}
+
+void CpuExecutable::begin(const Step& step, bool traced) {
   step_ = &step;
+  traced_ = traced;
+  n_best_ = traced ? 0 : step.n_best;
   const auto rows = static_cast<uint32_t>(step.token.size()), outputs = static_cast<uint32_t>(step.outputs.size());
+  tails_ = !traced && rows <= kTailRows;
   if (token_tiles_.rows.size() != rows) token_tiles_.set_identity(rows);
   if (output_tiles_.rows.size() != outputs) output_tiles_.set_identity(outputs);
+  best_.begin(outputs, std::max(1u, step.n_best));
   cut_rows();
   for (Counter& counter : counters_) counter.next.store(0, std::memory_order_relaxed);
 }
 
 void CpuExecutable::run(const Step& step) {
-  begin(step);
+  begin(step, false);
   pool_.run([this](int thread) { walk(thread); });
+  best_.merge();
   step_ = nullptr;
 }
 
 void CpuExecutable::trace(const Step& step, const AfterOp& after_op) {
-  begin(step);
-  pool_.run([this](int thread) { rotations(thread); });
+  begin(step, true);
+  pool_.run([this](int thread) { rotations(everybody(thread)); });
   bool go_on = true;
   for (size_t i = 0; go_on && i < program_.ops.size(); i++) {
-    pool_.run([this, i](int thread) { run_op(i, thread); });
+    pool_.run([this, i](int thread) { run_op(i, everybody(thread)); });
+    if (std::holds_alternative<ArgmaxOp>(program_.ops[i])) best_.merge();
     go_on = after_op(i);
   }
   step_ = nullptr;
 }
 
 void CpuExecutable::walk(int thread) {
-  rotations(thread);
+  rotations(everybody(thread));
   for (size_t i = 0; i < program_.ops.size(); i++) {
-    run_op(i, thread);
+    run_op(i, everybody(thread));
+    if (linears_[i].offers) i++;
+    else if (tails_) i += linears_[i].n_tail;
     pool_.barrier();
   }
 }
 
-void CpuExecutable::run_op(size_t index, int thread) {
-  std::visit([&](const auto& op) { run_op(op, index, thread); }, program_.ops[index]);
+void CpuExecutable::run_op(size_t index, Worker worker) {
+  std::visit([&](const auto& op) { run_op(op, index, worker); }, program_.ops[index]);
+}
+
+bool CpuExecutable::Counter::complete(uint32_t n, uint32_t all) {
+  if (next.fetch_add(n, std::memory_order_acq_rel) + n < all) return false;
+  next.store(0, std::memory_order_relaxed);
+  return true;
 }
 
 std::vector<float> CpuExecutable::read(const Place& place) const {
@@ -165,12 +226,20 @@ std::vector<float> CpuExecutable::read(const Place& place) const {
     case Place::Kind::kValues: return read_kv(place);
     case Place::Kind::kExperts: return first(chosen_.as<uint32_t>(), n_rows(RowSet::kTokens));
     case Place::Kind::kExpertWeights: return first(expert_weights_.as<float>(), n_rows(RowSet::kTokens));
-    case Place::Kind::kArgmax: return first(argmax_.data(), n_rows(RowSet::kOutputs));
+    case Place::Kind::kArgmax: {
+      std::vector<float> out;
+      for (uint32_t i = 0; i < n_rows(RowSet::kOutputs); i++)
+        out.push_back(static_cast<float>(best_token(best_.of(i))));
+      return out;
+    }
   }
   return {};
 }
 
-std::span<const float> CpuExecutable::logits(uint32_t i) { return {buffer(program_.logits).row(i), program_.n_vocab}; }
+std::span<const float> CpuExecutable::logits(uint32_t i) {
+  LAMINA_CHECK(n_best_ == 0);
+  return {buffer(program_.logits).row(i), program_.n_vocab};
+}
 
 uint64_t CpuExecutable::kv_bytes() const {
   uint64_t n = 0;
@@ -181,7 +250,8 @@ uint64_t CpuExecutable::kv_bytes() const {
 uint64_t CpuExecutable::memory_bytes() const {
   uint64_t n = weights_.bytes() + kv_bytes() + packed_.bytes() + scratch_.bytes() + panels_.bytes() +
                attend_parts_.bytes() + split_parts_.bytes();
-  n += chosen_.bytes() + expert_weights_.bytes() + argmax_.size() * sizeof(int32_t);
+  for (const PackedRows& packed : own_packed_) n += packed.bytes();
+  n += chosen_.bytes() + expert_weights_.bytes() + best_.bytes();
   for (const Rows& rows : buffers_) n += rows.memory.bytes();
   for (const Rotations& rotations : rotations_) n += rotations.cosines.bytes() + rotations.sines.bytes();
   return n;
@@ -199,11 +269,6 @@ uint32_t CpuExecutable::n_rows(RowSet set) const {
 
 const TileList& CpuExecutable::tiles(RowSet set) const {
   return set == RowSet::kTokens ? token_tiles_ : set == RowSet::kPairs ? pair_tiles_ : output_tiles_;
-}
-
-std::pair<uint32_t, uint32_t> CpuExecutable::share(uint32_t n, int thread) const {
-  const auto t = static_cast<uint64_t>(thread), all = static_cast<uint64_t>(pool_.size());
-  return {static_cast<uint32_t>(n * t / all), static_cast<uint32_t>(n * (t + 1) / all)};
 }
 
 }  // namespace lamina::cpu

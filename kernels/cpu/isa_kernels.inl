@@ -68,7 +68,6 @@ constexpr Kernels make_kernels() {
   k.axpy = axpy_row;
   k.scale = scale_row;
   k.add = add_row;
-  k.argmax = argmax_row;
   k.sum = sum_row;
   k.peak_dot[0] = {6, peak_dot<6>};
   k.peak_dot[1] = {12, peak_dot<12>};

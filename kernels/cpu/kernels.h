@@ -82,8 +82,9 @@ struct NormArgs {
 
 enum class Gate : uint8_t { kSilu, kGelu, kRelu, kReluSquared };
 
-constexpr uint32_t kPage = 64;     ///< positions in a KV page
-constexpr uint32_t kKvGroup = 32;  ///< dimensions that share a scale in q8_0 pages
+constexpr uint32_t kPage = 64;         ///< positions in a KV page
+constexpr uint32_t kKvGroup = 32;      ///< dimensions that share a scale in q8_0 pages
+constexpr uint32_t kMostQueries = 64;  ///< of one AttendArgs
 
 /// One query head of one row.
 struct AttendQuery {
@@ -161,9 +162,6 @@ struct Kernels {
   /// y = x * s; y = x + z
   void (*scale)(const float* x, float s, uint32_t n, float* y);
   void (*add)(const float* x, const float* z, uint32_t n, float* y);
-
-  /// Index of the highest of x[n], the lowest of equals; 0 when none is a number.
-  uint32_t (*argmax)(const float* x, uint32_t n);
 
   /// Sum in the promised order: 16 lanes i mod 16, then the tree.
   float (*sum)(const float* x, uint32_t n);

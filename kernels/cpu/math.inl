@@ -52,25 +52,6 @@ LAMINA_WORD F gelu(F x) {
   return (set1(0.5f) * x) * (set1(1.0f) + tanh(inner));
 }
 
-/// Lanes as a tree: i += i + 8, then + 4, + 2, + 1.
-LAMINA_WORD float tree(F x) {
-  float lane[16];
-  store(lane, x);
-  for (int half = 8; half >= 1; half /= 2) {
-    for (int i = 0; i < half; i++) lane[i] += lane[i + half];
-  }
-  return lane[0];
-}
-
-LAMINA_WORD float highest(F x) {
-  float lane[16];
-  store(lane, x);
-  for (int half = 8; half >= 1; half /= 2) {
-    for (int i = 0; i < half; i++) lane[i] = lane[i] > lane[i + half] ? lane[i] : lane[i + half];
-  }
-  return lane[0];
-}
-
 /// The first n < 16 lanes, the others 0.
 LAMINA_WORD F load_part(const float* p, uint32_t n) {
   float lane[16] = {};

@@ -1,5 +1,5 @@
 // What happens to one row of activations between products: norms, gates, rope, packing into the kernels' forms,
-// softmax, argmax. In and out: float32 rows of any length; nothing is read or written past the end.
+// softmax. In and out: float32 rows of any length; nothing is read or written past the end.
 
 namespace lamina::cpu {
 namespace {
@@ -55,31 +55,59 @@ void gate_row(Gate act, const float* z, const float* u, uint32_t n, float* y) {
 }
 
 void rotate_row(float* x, uint32_t n_pairs, bool halves, const float* cosines, const float* sines) {
-  const uint32_t stride = halves ? 1 : 2, other = halves ? n_pairs : 1;
-  for (uint32_t i = 0; i < n_pairs; i += 16) {
-    const uint32_t n = n_pairs - i < 16 ? n_pairs - i : 16;
-    float first[16] = {}, second[16] = {};
-    for (uint32_t j = 0; j < n; j++) {
-      first[j] = x[(i + j) * stride];
-      second[j] = x[(i + j) * stride + other];
+  const auto rotate = [](F& x0, F& x1, F c, F s) {
+    const F first = fma(x0, c, negate(x1 * s));
+    x1 = fma(x0, s, x1 * c);
+    x0 = first;
+  };
+  uint32_t i = 0;
+  for (; i + 16 <= n_pairs; i += 16) {
+    F x0, x1;
+    if (halves) {
+      x0 = load(x + i);
+      x1 = load(x + n_pairs + i);
+    } else {
+      load_pairs(x + 2 * i, x0, x1);
     }
-    const F x0 = load(first), x1 = load(second), c = load_part(cosines + i, n), s = load_part(sines + i, n);
-    store(first, fma(x0, c, negate(x1 * s)));
-    store(second, fma(x0, s, x1 * c));
-    for (uint32_t j = 0; j < n; j++) {
-      x[(i + j) * stride] = first[j];
-      x[(i + j) * stride + other] = second[j];
+    rotate(x0, x1, load(cosines + i), load(sines + i));
+    if (halves) {
+      store(x + i, x0);
+      store(x + n_pairs + i, x1);
+    } else {
+      store_pairs(x + 2 * i, x0, x1);
     }
+  }
+  if (i == n_pairs) return;
+  const uint32_t n = n_pairs - i, stride = halves ? 1 : 2, other = halves ? n_pairs : 1;
+  float first[16] = {}, second[16] = {};
+  for (uint32_t j = 0; j < n; j++) {
+    first[j] = x[(i + j) * stride];
+    second[j] = x[(i + j) * stride + other];
+  }
+  F x0 = load(first), x1 = load(second);
+  rotate(x0, x1, load_part(cosines + i, n), load_part(sines + i, n));
+  store(first, x0);
+  store(second, x1);
+  for (uint32_t j = 0; j < n; j++) {
+    x[(i + j) * stride] = first[j];
+    x[(i + j) * stride + other] = second[j];
   }
 }
 
 void store_f16_row(const float* x, uint32_t n, uint16_t* out, size_t stride) {
-  for (uint32_t i = 0; i < n; i += 16) {
-    const uint32_t count = n - i < 16 ? n - i : 16;
-    uint16_t half[16];
-    store_f16(half, load_part(x + i, count));
-    for (uint32_t j = 0; j < count; j++) out[(i + j) * stride] = half[j];
+  uint16_t half[16];
+  uint32_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    if (stride == 1) {
+      store_f16(out + i, load(x + i));
+      continue;
+    }
+    store_f16(half, load(x + i));
+    for (uint32_t j = 0; j < 16; j++) out[(i + j) * stride] = half[j];
   }
+  if (i == n) return;
+  store_f16(half, load_part(x + i, n - i));
+  for (uint32_t j = 0; i + j < n; j++) out[(i + j) * stride] = half[j];
 }
 
 /// 32 columns as int8: a = amax / 127, q = rne(clamp(x * (127 / amax))); a block whose amax is below 2^-100 counts as
@@ -106,12 +134,28 @@ LAMINA_WORD void pack_block(const float* x, int8_t* q, float* fields, int width,
   fields[kPackXsHi * width + t] = a * hi;
 }
 
-/// Round to nearest even; denormals become zero.
-LAMINA_WORD uint32_t to_bf16(float x) {
-  uint32_t bits;
-  std::memcpy(&bits, &x, 4);
-  if ((bits & 0x7f800000) == 0) return bits >> 31 << 15;
-  return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+/// bf16, round to nearest even, in the upper half of each lane; denormals become zero.
+LAMINA_WORD I to_bf16(F x) {
+  const I bits = as_int(x), odd = shift_right(bits, 16) & set1_int(1);
+  const F rounded = as_float(bits + set1_int(0x7fff) + odd);
+  const F magnitude = as_float(bits & set1_int(0x7fffffff));
+  const I kept = as_int(select_less(magnitude, set1(0x1p-126f), as_float(bits & set1_int(INT32_MIN)), rounded));
+  return kept & set1_int(static_cast<int32_t>(0xffff0000));
+}
+
+/// The first n of 16 words of 32 bits as a token's of a tile: `width` apart.
+LAMINA_WORD void store_column(void* out, size_t width, I words, uint32_t n) {
+  if (width == 1 && n == 16) return store_u32(static_cast<uint32_t*>(out), words);
+  uint32_t word[16];
+  store_u32(word, words);
+  for (size_t i = 0; i < n; i++) std::memcpy(static_cast<char*>(out) + i * width * sizeof(uint32_t), &word[i], 4);
+}
+
+/// 32 columns as 16 pairs of bf16, even column low.
+LAMINA_WORD I pack_pairs(const float* x) {
+  F even, odd;
+  load_pairs(x, even, odd);
+  return shift_right(to_bf16(even), 16) + to_bf16(odd);
 }
 
 void pack_row(const float* x, uint32_t n, const PackedTile& tile, int t) {
@@ -122,21 +166,23 @@ void pack_row(const float* x, uint32_t n, const PackedTile& tile, int t) {
                  tile.fields + b * kPackFields * width, tile.width, t);
     }
   }
-  if (tile.floats != nullptr) {
-    for (size_t c = 0; c < n; c++) tile.floats[c * width + static_cast<size_t>(t)] = x[c];
-  }
+  const auto by_16 = [&](float* out, auto word) {
+    uint32_t c = 0;
+    for (; c + 16 <= n; c += 16) store_column(out + c * width + t, width, word(load(x + c)), 16);
+    if (c < n) store_column(out + c * width + t, width, word(load_part(x + c, n - c)), n - c);
+  };
+  if (tile.floats != nullptr) by_16(tile.floats, [](F v) { return as_int(v); });
   if (tile.rounded != nullptr) {
-    for (size_t c = 0; c < n; c++) {
-      const uint32_t bits = to_bf16(x[c]) << 16;
-      std::memcpy(tile.rounded + c * width + static_cast<size_t>(t), &bits, sizeof bits);
-    }
+    by_16(tile.rounded, [](F v) { return to_bf16(v); });
     if (n % 2 != 0) tile.rounded[n * width + static_cast<size_t>(t)] = 0.0f;
   }
   if (tile.pairs != nullptr) {
-    for (size_t c = 0; c < n; c += 2) {
-      const uint32_t odd = c + 1 < n ? to_bf16(x[c + 1]) : 0;
-      tile.pairs[c / 2 * width + static_cast<size_t>(t)] = to_bf16(x[c]) | odd << 16;
-    }
+    uint32_t* out = tile.pairs + t;
+    uint32_t c = 0;
+    for (; c + 32 <= n; c += 32) store_column(out + c / 2 * width, width, pack_pairs(x + c), 16);
+    float tail[32] = {};
+    if (c < n) std::memcpy(tail, x + c, (n - c) * sizeof(float));
+    if (c < n) store_column(out + c / 2 * width, width, pack_pairs(tail), (n - c + 1) / 2);
   }
 }
 
@@ -162,37 +208,6 @@ void scale_row(const float* x, float s, uint32_t n, float* y) {
 
 void add_row(const float* x, const float* z, uint32_t n, float* y) {
   map(n, y, [&](auto part) { return part(x) + part(z); });
-}
-
-/// Each lane keeps its first highest value; indices below 2^24 are exact in float32.
-uint32_t argmax_row(const float* x, uint32_t n) {
-  float first[16];
-  for (int i = 0; i < 16; i++) first[i] = static_cast<float>(i);
-  F best = set1(-__builtin_inff()), best_at = set1(0.0f), at = load(first);
-  uint32_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    const F v = load(x + i);
-    best_at = select_less(best, v, at, best_at);
-    best = select_less(best, v, v, best);
-    at = at + set1(16.0f);
-  }
-  float value[16], index[16];
-  store(value, best);
-  store(index, best_at);
-  float top = value[0], top_at = index[0];
-  for (int j = 1; j < 16; j++) {
-    if (value[j] > top || (value[j] == top && index[j] < top_at)) {
-      top = value[j];
-      top_at = index[j];
-    }
-  }
-  for (; i < n; i++) {
-    if (x[i] > top) {
-      top = x[i];
-      top_at = static_cast<float>(i);
-    }
-  }
-  return static_cast<uint32_t>(top_at);
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ std::string Weights::key_of_planes(const gguf::File& file) const {
 
 void Weights::load(const gguf::File& file, Pool& pool, const Progress& progress) {
   if (cached_) return;
-  constexpr uint64_t kBytesAtOnce = uint64_t{16} << 20;  // between two looks at `progress`
+  constexpr uint64_t kBytesAtOnce = uint64_t{16} << 20;  // of planes, then file pages go and `progress` is told
   const std::vector<TileRange> ranges = tile_ranges();
   uint64_t done = 0;
   for (size_t first = 0, last = 0; first < ranges.size(); first = last) {
@@ -99,9 +99,16 @@ void Weights::load(const gguf::File& file, Pool& pool, const Progress& progress)
       for (size_t i; (i = next++) < last;) {
         const TileRange& range = ranges[i];
         range.planes->fill(range.file_rows, range.first_tile, range.last_tile);
-        file.release(range.read);
       }
     });
+    // One call for ranges side by side: each interrupts all threads, and reading maps some pages around as well.
+    for (size_t i = first; i < last;) {
+      std::span<const std::byte> read = ranges[i].read;
+      for (++i; i < last && ranges[i].read.data() == read.data() + read.size(); ++i) {
+        read = {read.data(), read.size() + ranges[i].read.size()};
+      }
+      file.release(read);
+    }
     if (progress) progress(done, plane_bytes_);
   }
   if (!cache_path_.empty()) write_planes(cache_path_, cache_key_, {memory_.data(), plane_bytes_}, pool);

@@ -42,6 +42,38 @@ LAMINA_WORD F select_less(F a, F b, F x, F y) {
           _mm256_blendv_ps(y.hi, x.hi, _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ))};
 }
 
+LAMINA_WORD float tree(F a) {
+  const __m256 x = _mm256_add_ps(a.lo, a.hi);
+  __m128 y = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  y = _mm_add_ps(y, _mm_movehl_ps(y, y));
+  return _mm_cvtss_f32(_mm_add_ss(y, _mm_movehdup_ps(y)));
+}
+LAMINA_WORD float highest(F a) {
+  const __m256 x = _mm256_max_ps(a.lo, a.hi);
+  __m128 y = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  y = _mm_max_ps(y, _mm_movehl_ps(y, y));
+  return _mm_cvtss_f32(_mm_max_ss(y, _mm_movehdup_ps(y)));
+}
+/// Shuffles work within 128 bits: of registers a and b they give the elements 0 2 . . 4 6 . ., hence the permutation.
+template <int kWhich>
+LAMINA_WORD __m256 every_second(__m256 a, __m256 b) {
+  return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(a, b, kWhich)), 0xd8));
+}
+LAMINA_WORD void load_pairs(const float* p, F& even, F& odd) {
+  const F x = load(p), y = load(p + 16);
+  even = {every_second<0x88>(x.lo, x.hi), every_second<0x88>(y.lo, y.hi)};
+  odd = {every_second<0xdd>(x.lo, x.hi), every_second<0xdd>(y.lo, y.hi)};
+}
+LAMINA_WORD void store_pairs(float* p, F even, F odd) {
+  const auto interleave = [](float* to, __m256 a, __m256 b) {
+    const __m256 lo = _mm256_unpacklo_ps(a, b), hi = _mm256_unpackhi_ps(a, b);
+    _mm256_storeu_ps(to, _mm256_permute2f128_ps(lo, hi, 0x20));
+    _mm256_storeu_ps(to + 8, _mm256_permute2f128_ps(lo, hi, 0x31));
+  };
+  interleave(p, even.lo, odd.lo);
+  interleave(p + 16, even.hi, odd.hi);
+}
+
 LAMINA_WORD float f16_value(uint16_t h) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h))); }
 LAMINA_WORD F load_f16(const uint16_t* p) { return {_mm256_cvtph_ps(load16(p)), _mm256_cvtph_ps(load16(p + 8))}; }
 LAMINA_WORD void store_f16(uint16_t* p, F a) {
@@ -62,11 +94,15 @@ LAMINA_WORD I load_u32(const uint32_t* p) {
   const auto* q = reinterpret_cast<const __m256i*>(p);
   return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
 }
+LAMINA_WORD void store_u32(uint32_t* p, I a) {
+  auto* q = reinterpret_cast<__m256i*>(p);
+  _mm256_storeu_si256(q, a.lo);
+  _mm256_storeu_si256(q + 1, a.hi);
+}
 LAMINA_WORD void store_i8(int8_t* p, I a) {
-  int32_t v[16];
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(v), a.lo);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(v + 8), a.hi);
-  for (int i = 0; i < 16; i++) p[i] = static_cast<int8_t>(v[i]);
+  const __m256i x = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm_packs_epi16(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
 }
 LAMINA_WORD I operator+(I a, I b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)}; }
 LAMINA_WORD I operator-(I a, I b) { return {_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)}; }

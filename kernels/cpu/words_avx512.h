@@ -38,6 +38,30 @@ LAMINA_WORD F select_less(F a, F b, F x, F y) {
   return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), y.v, x.v)};
 }
 
+LAMINA_WORD float tree(F a) {
+  const __m256 x = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+  __m128 y = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  y = _mm_add_ps(y, _mm_movehl_ps(y, y));
+  return _mm_cvtss_f32(_mm_add_ss(y, _mm_movehdup_ps(y)));
+}
+LAMINA_WORD float highest(F a) {
+  const __m256 x = _mm256_max_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+  __m128 y = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  y = _mm_max_ps(y, _mm_movehl_ps(y, y));
+  return _mm_cvtss_f32(_mm_max_ss(y, _mm_movehdup_ps(y)));
+}
+LAMINA_WORD void load_pairs(const float* p, F& even, F& odd) {
+  const __m512i at = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512 lo = _mm512_loadu_ps(p), hi = _mm512_loadu_ps(p + 16);
+  even.v = _mm512_permutex2var_ps(lo, at, hi);
+  odd.v = _mm512_permutex2var_ps(lo, _mm512_add_epi32(at, _mm512_set1_epi32(1)), hi);
+}
+LAMINA_WORD void store_pairs(float* p, F even, F odd) {
+  const __m512i at = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  _mm512_storeu_ps(p, _mm512_permutex2var_ps(even.v, at, odd.v));
+  _mm512_storeu_ps(p + 16, _mm512_permutex2var_ps(even.v, _mm512_add_epi32(at, _mm512_set1_epi32(8)), odd.v));
+}
+
 LAMINA_WORD float f16_value(uint16_t h) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h))); }
 LAMINA_WORD F load_f16(const uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
@@ -50,6 +74,7 @@ LAMINA_WORD I set1_int(int32_t x) { return {_mm512_set1_epi32(x)}; }
 LAMINA_WORD I load_u8(const uint8_t* p) { return {_mm512_cvtepu8_epi32(load16(p))}; }
 LAMINA_WORD I load_i8(const uint8_t* p) { return {_mm512_cvtepi8_epi32(load16(p))}; }
 LAMINA_WORD I load_u32(const uint32_t* p) { return {_mm512_loadu_si512(p)}; }
+LAMINA_WORD void store_u32(uint32_t* p, I a) { _mm512_storeu_si512(p, a.v); }
 LAMINA_WORD void store_i8(int8_t* p, I a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
 }

@@ -66,6 +66,31 @@ LAMINA_WORD F select_less(F a, F b, F x, F y) {
   return lanes<F>([&](int i) { return a.v[i] < b.v[i] ? x.v[i] : y.v[i]; });
 }
 
+/// Sum of the lanes as a tree: i += i + 8, then + 4, + 2, + 1.
+LAMINA_WORD float tree(F a) {
+  for (int half = 8; half >= 1; half /= 2) {
+    for (int i = 0; i < half; i++) a.v[i] += a.v[i + half];
+  }
+  return a.v[0];
+}
+LAMINA_WORD float highest(F a) {
+  for (int half = 8; half >= 1; half /= 2) {
+    for (int i = 0; i < half; i++) a.v[i] = a.v[i] > a.v[i + half] ? a.v[i] : a.v[i + half];
+  }
+  return a.v[0];
+}
+/// p[0], p[2] .. p[30] and p[1], p[3] .. p[31]; and back.
+LAMINA_WORD void load_pairs(const float* p, F& even, F& odd) {
+  even = lanes<F>([&](int i) { return p[2 * i]; });
+  odd = lanes<F>([&](int i) { return p[2 * i + 1]; });
+}
+LAMINA_WORD void store_pairs(float* p, F even, F odd) {
+  for (int i = 0; i < 16; i++) {
+    p[2 * i] = even.v[i];
+    p[2 * i + 1] = odd.v[i];
+  }
+}
+
 LAMINA_WORD float f16_value(uint16_t h) {
   _Float16 x;
   std::memcpy(&x, &h, 2);
@@ -93,6 +118,8 @@ LAMINA_WORD I load_i8(const uint8_t* p) {
 LAMINA_WORD I load_u32(const uint32_t* p) {
   return lanes<I>([&](int i) { return static_cast<int32_t>(p[i]); });
 }
+LAMINA_WORD void store_u32(uint32_t* p, I a) { std::memcpy(p, a.v, sizeof a.v); }
+/// Of lanes that fit int8.
 LAMINA_WORD void store_i8(int8_t* p, I a) {
   for (int i = 0; i < 16; i++) p[i] = static_cast<int8_t>(a.v[i]);
 }

@@ -108,6 +108,7 @@ class ReferenceExecutable : public Executable {
   void trace(const Step& step, const AfterOp& after_op) override {
     LAMINA_CHECK(step.token.size() <= capacity_.max_rows && step.outputs.size() <= capacity_.max_outputs);
     step_ = &step;
+    n_best_ = step.n_best;
     for (size_t i = 0; i < buffers_.size(); ++i)
       buffers_[i].assign(n_rows(static_cast<Buf>(i)) * program_.buffers[i].width, 0.0f);
     bool go_on = true;
@@ -125,7 +126,11 @@ class ReferenceExecutable : public Executable {
       case Place::Kind::kValues: return read_kv(place);
       case Place::Kind::kExperts: return {chosen_.begin(), chosen_.end()};
       case Place::Kind::kExpertWeights: return chosen_weight_;
-      case Place::Kind::kArgmax: return {argmax_.begin(), argmax_.end()};
+      case Place::Kind::kArgmax: {
+        std::vector<float> tokens;
+        for (const auto& row : best_) tokens.push_back(static_cast<float>(best_token(row)));
+        return tokens;
+      }
     }
     return {};
   }
@@ -135,7 +140,12 @@ class ReferenceExecutable : public Executable {
     return {buffers_[program_.logits].data() + i * width, program_.n_vocab};
   }
 
-  int32_t argmax(uint32_t i) override { return argmax_.at(i); }
+  std::span<const TokenLogit> best(uint32_t i) override {
+    const std::span<const TokenLogit> all = best_.at(i);
+    return all.first(std::min<size_t>(all.size(), n_best_));
+  }
+
+  int32_t argmax(uint32_t i) override { return best_token(best_.at(i)); }
 
   uint64_t weight_bytes_per_token() const override {
     uint64_t total = 0;
@@ -347,10 +357,13 @@ class ReferenceExecutable : public Executable {
   }
 
   void run_op(const ArgmaxOp& op) {
-    argmax_.clear();
+    best_.assign(step_->outputs.size(), {});
     for (size_t i = 0; i < step_->outputs.size(); ++i) {
-      const std::span<const float> logits = row(op.logits, i).first(program_.n_vocab);
-      argmax_.push_back(static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
+      for (uint32_t token = 0; token < program_.n_vocab; ++token) {
+        const float logit = row(op.logits, i)[token];
+        if (!std::isnan(logit)) best_[i].push_back({logit, static_cast<int32_t>(token)});
+      }
+      std::ranges::sort(best_[i], is_better);
     }
   }
 
@@ -360,8 +373,9 @@ class ReferenceExecutable : public Executable {
   std::vector<std::vector<float>> buffers_;  ///< [rows, width]
   std::vector<uint32_t> chosen_;             ///< [tokens, n_used] experts of the last RouteOp, ascending in each token
   std::vector<float> chosen_weight_;         ///< [tokens, n_used]
-  std::vector<int32_t> argmax_;              ///< [outputs]
-  const Step* step_ = nullptr;               ///< during run()
+  std::vector<std::vector<TokenLogit>> best_;  ///< [outputs] all logits that are numbers, the best first
+  uint32_t n_best_ = 0;                        ///< of the last step
+  const Step* step_ = nullptr;                 ///< during run()
 };
 
 class ReferenceDevice : public Device {

@@ -226,6 +226,39 @@ TEST(Sampler, LeavesTheLogitsOfASessionAloneWhenTheArgmaxWillDo) {
   EXPECT_EQ(greedy.next(first), first.argmax());
 }
 
+/// The best logits that a sampler asks for are enough: it chooses as from all, whatever is penalised and kept.
+TEST(Sampler, ChoosesFromTheBestAsFromAll) {
+  Engine engine(LAMINA_SOURCE_DIR "/tests/data/engine/chains.gguf", make_reference_device(),
+                {.n_ctx = 256, .n_sequence = 2, .tokenizer = false});
+  int n_bounded = 0;
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    std::mt19937 random(seed);
+    const auto one_of = [&](std::initializer_list<double> values) { return values.begin()[random() % values.size()]; };
+    const SamplerOptions options{.temp = one_of({0, 0.5, 1, 30}),
+                                 .top_k = static_cast<int32_t>(one_of({1, 3, 40, 200, 300})),
+                                 .top_p = one_of({1, 0.9}),
+                                 .min_p = one_of({0, 0.01}),
+                                 .repeat_penalty = one_of({0.5, 1, 1.5, 100}),
+                                 .repeat_last_n = static_cast<int32_t>(one_of({0, 5, 64, -1})),
+                                 .presence_penalty = one_of({-1, 0, 3}),
+                                 .frequency_penalty = one_of({0, 2}),
+                                 .seed = seed};
+    Sampler bounded(options), full(options);
+    Session first(engine), second(engine);
+    std::vector<int32_t> tokens = {static_cast<int32_t>(seed)};
+    for (int i = 0; i < 12; ++i) {
+      const uint32_t n_best = bounded.n_best(tokens, engine.n_vocab());
+      n_bounded += n_best != 0;
+      first.evaluate(tokens, nullptr, n_best);
+      const int32_t got = bounded.next(first);
+      second.evaluate(tokens);
+      ASSERT_EQ(got, full.next(second)) << "seed " << seed << ", token " << i;
+      tokens.push_back(got);
+    }
+  }
+  EXPECT_GT(n_bounded, 100);  // or nothing was tested
+}
+
 /// What a file with the keys of `builder` asks for.
 SamplerOptions sampling_of(const gguf::FileBuilder& builder) {
   const gguf::TempFolder folder;

@@ -132,6 +132,24 @@ TEST_P(SessionTest, RunsSeveralSequencesInOneStep) {
   }
 }
 
+TEST_P(SessionTest, GivesEachFeedAtLeastWhatItAskedFor) {
+  const auto engine = make_engine({.n_ctx = 64, .n_sequence = 2});
+  const Tokens tokens[] = {some_tokens(5, 1), some_tokens(9, 2)};
+  for (const auto& [first, second, together] :
+       {std::tuple{1u, 1u, 1u}, {1u, 5u, 5u}, {5u, 2u, 5u}, {0u, 3u, 0u}, {3u, 0u, 0u}}) {
+    Session sessions[] = {Session(*engine), Session(*engine)};
+    const Feed feeds[] = {{&sessions[0], tokens[0], 4, first}, {&sessions[1], tokens[1], 8, second}};
+    EXPECT_TRUE(evaluate(*engine, feeds, {}));
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(sessions[i].best().size(), together);
+      EXPECT_EQ(sessions[i].logits().size(), together == 0 ? kVocab : 0);
+    }
+    const Session* const last = &sessions[1];
+    if (together == 0) EXPECT_EQ(bits_of(last->logits()), expected(tokens[1]));
+    else EXPECT_EQ(last->best()[0].token, last->argmax());
+  }
+}
+
 TEST_P(SessionTest, GivesLogitsOfManyRows) {
   const auto engine = make_engine({.n_ctx = 512, .n_batch = 50, .all_logits = true});
   Session session(*engine);

@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <ostream>
+#include <span>
 
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/reference/reference_device.h"
@@ -21,6 +22,22 @@ std::string difference(const std::vector<float>& got, const std::vector<float>& 
       return fmt::format("row {} column {}: got {} ({:a}), expected {} ({:a})", i / width, i % width, got[i], got[i],
                          want[i], want[i]);
   return "";
+}
+
+/// Runs a step for the best logits only: they must be the reference's.
+void expect_reference_best(Executable& tried, Executable& reference, Step step, uint32_t n_best) {
+  step.n_best = n_best;
+  tried.run(step);
+  reference.run(step);
+  for (uint32_t row = 0; row < step.outputs.size(); ++row) {
+    const std::span<const TokenLogit> got = tried.best(row), want = reference.best(row);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      ASSERT_EQ(got[i].token, want[i].token) << "rank " << i << " of row " << row << ", " << n_best << " asked for";
+      ASSERT_EQ(std::memcmp(&got[i].logit, &want[i].logit, sizeof(float)), 0) << "logit of rank " << i;
+    }
+    ASSERT_EQ(tried.argmax(row), reference.argmax(row));
+  }
 }
 
 /// What each op of a step leaves, as a trace sees it.
@@ -83,6 +100,7 @@ void expect_reference_bits(const DeviceCase& device, const Program& program, con
       for (uint32_t row = 0; row < step.outputs.size(); ++row)
         ASSERT_EQ(tried[i]->argmax(row), reference->argmax(row)) << where << ", argmax of row " << row;
     }
+    for (const uint32_t n_best : {1u, 7u}) expect_reference_best(*tried.back(), *reference, step, n_best);
     expect_reference_trace(*tried.back(), *reference, program, step);
   }
 }

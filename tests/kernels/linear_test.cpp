@@ -185,9 +185,9 @@ TEST_P(Linear, ResidualIsAddedInPlace) {
   model.add("w", "Q8_0", {32, 32});
   model.open();
   Program program;
-  const Buf x = add_embed(program, model.weight("embd"));
+  const Buf x = add_embed(program, model.weight("embd")), y = add_embed(program, model.weight("embd"));
   LinearOp op;
-  op.in = x;
+  op.in = y;  // never x: threads read it while others write x
   op.products = {{.weight = model.weight("w"), .scale = {}, .bias = {}, .residual = x, .out = x}};
   program.ops.push_back(op);
   program.ops.push_back(op);

@@ -110,6 +110,71 @@ TEST_P(Ops, ProductsOverOutputRows) {
   expect_reference_bits(GetParam(), program, model, steps);
 }
 
+/// Small ops behind a product, which a device may run in its tail: norm onto x, selection.
+TEST_P(Ops, NormsAndSelectionsBehindProducts) {
+  for (const uint32_t width : {1u, 33u, 200u}) {
+    TinyModel model(width);
+    model.add("embd", "F32", {width, kVocab});
+    model.add("norm", "F32", {width});
+    model.add("w", "F32", {width, width});
+    model.open();
+    Program program;
+    const Buf x = add_embed(program, model.weight("embd"));
+    const Norm norm{NormKind::kRms, 1e-6f, model.vector("norm"), {}};
+    for (int layer = 0; layer < 3; ++layer) {
+      const Buf y = add_product(program, x, model.weight("w")), z = add_product(program, y, model.weight("w"));
+      program.ops.push_back(NormOp{.in = z, .norm = norm, .residual = x, .out = x});
+      program.ops.push_back(NormOp{.in = x, .norm = norm, .out = y});
+    }
+    add_product(program, x, model.weight("w"));
+    program.ops.push_back(NormOp{.in = x, .norm = norm, .out = x});  // writes what the product reads
+    finish(program, x);
+    expect_reference_bits(GetParam(), program, model, steps_of_all_sizes(kVocab));
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// All logits are below 0 but those that are no numbers, and the best are several: neither the padding of the last tile
+/// nor a NaN may win, and of equals the lowest does.
+TEST_P(Ops, TheBestLogitsAreNumbersOfTheLowestTokens) {
+  constexpr uint32_t kWidth = 35;
+  TinyModel model(1);
+  model.add("embd", {1, kVocab}, std::vector<float>(kVocab, 1.0f));
+  std::vector<float> weights(kWidth, -2.0f);
+  weights[0] = weights[20] = NAN;
+  weights[3] = weights[17] = weights[34] = -1.0f;
+  weights[9] = -INFINITY;
+  model.add("w", {1, kWidth}, weights);
+  model.open();
+  Program program;
+  const Buf x = add_embed(program, model.weight("embd")), last = add_buffer(program, "last", 1, RowSet::kOutputs);
+  program.ops.push_back(SelectOp{.in = x, .out = last});
+  program.logits = add_product(program, last, model.weight("w"), RowSet::kOutputs);
+  program.n_vocab = kWidth;
+  program.ops.push_back(ArgmaxOp{.logits = program.logits});
+  for (const int n_threads : GetParam().n_threads) {
+    const auto device = GetParam().make(n_threads);
+    const auto executable = compile(*device, program, model);
+    Step step = one_sequence({1, 2});
+    const auto best_tokens = [&](uint32_t n_best) {
+      step.n_best = n_best;
+      executable->run(step);
+      std::vector<int32_t> tokens;
+      for (const TokenLogit& best : executable->best(1)) tokens.push_back(best.token);
+      return tokens;
+    };
+    EXPECT_EQ(best_tokens(1), (std::vector<int32_t>{3}));
+    EXPECT_EQ(executable->argmax(1), 3);
+    EXPECT_EQ(best_tokens(4), (std::vector<int32_t>{3, 17, 34, 1}));
+    const std::vector<int32_t> all = best_tokens(kMaxBest);
+    EXPECT_EQ(all.size(), kWidth - 2);
+    EXPECT_EQ(all.back(), 9);
+    step.n_best = 0;
+    executable->run(step);
+    EXPECT_EQ(executable->argmax(1), 3);
+  }
+}
+
 struct Heads {
   uint32_t n_head, n_head_kv, dim_k, dim_v;
 };
@@ -163,9 +228,13 @@ Program attention_program(const TinyModel& model, const AttentionCase& one) {
   rope.magnitude = 1.0625;
   program.ropes = {rope};
   const Buf x = add_embed(program, model.weight("embd"));
-  const Buf q = add_product(program, x, model.weight("q"));
-  const Buf k = add_product(program, x, model.weight("k"));
-  const Buf v = add_product(program, x, model.weight("v"));
+  const Buf q = add_buffer(program, "q", n_head * dim_k), k = add_buffer(program, "k", n_head_kv * dim_k),
+            v = add_buffer(program, "v", n_head_kv * dim_v);
+  LinearOp qkv{.in = x};
+  qkv.products = {{.weight = model.weight("q"), .out = q},
+                  {.weight = model.weight("k"), .out = k},
+                  {.weight = model.weight("v"), .out = v}};
+  program.ops.push_back(qkv);
   AppendOp append{.q = q, .k = k, .v = v, .n_head = n_head, .q_norm = {}, .k_norm = {}, .rope = one.rope < 0 ? -1 : 0};
   if (one.norm != 0) {
     append.q_norm = Norm{NormKind::kRms, 1e-6f, model.vector("q_norm"), {}};
@@ -269,6 +338,27 @@ TEST_P(Ops, AttentionOfSeveralSequencesInOneStep) {
     steps.push_back(step);
   }
   expect_reference_bits(GetParam(), program, model, steps, 7);
+}
+
+/// A step whose first sequence has one row and whose second has many: the jobs of the splits differ in size.
+TEST_P(Ops, AttentionOfUnevenSequencesOverSplits) {
+  const AttentionCase one{{3, 1, 16, 16}, 0, 16};
+  const TinyModel model = attention_model(one);
+  const std::vector<std::vector<uint32_t>> pages = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, {0, 11}};
+  std::vector<Step> steps = one_sequence_in_chunks(640, 10, std::vector<size_t>{32});
+  for (Step& step : steps) step.pages = pages;
+  for (uint32_t n = 2; n <= 12; n += 5) {
+    Step step;
+    step.pages = pages;
+    for (uint32_t i = 0; i <= n; ++i) {
+      step.token.push_back(static_cast<int32_t>((n * 101 + i * 17) % 1000));
+      step.sequence.push_back(i == 0 ? 1 : 0);
+      step.position.push_back(i == 0 ? 64 + n : 639 + i);
+      step.outputs.push_back(i);
+    }
+    steps.push_back(step);
+  }
+  expect_reference_bits(GetParam(), attention_program(model, one), model, steps, 64);  // a pool for far more splits
 }
 
 struct ExpertCase {
