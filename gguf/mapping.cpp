@@ -34,6 +34,7 @@ struct Watched {
 std::atomic<Watched*> watched_list = nullptr;
 std::mutex watched_mutex;
 struct sigaction previous_action;
+std::atomic_flag reported;
 
 void on_sigbus(int, siginfo_t* info, void*) {
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
@@ -41,6 +42,8 @@ void on_sigbus(int, siginfo_t* info, void*) {
   for (Watched* node = watched_list.load(); is_fault && node != nullptr; node = node->next) {
     const uintptr_t begin = node->begin.load();
     if (begin == 0 || address < begin || address >= node->end.load()) continue;
+    // Several threads may fault at once: one reports and ends them all.
+    while (reported.test_and_set()) pause();
     // The result is of no use here: there is nowhere left to report it.
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, node->line.data(), node->line.size());
     _exit(static_cast<int>(ErrorKind::kModel));

@@ -126,13 +126,15 @@ std::string write_wide_model(const gguf::TempFolder& folder, uint32_t n_ff) {
     for (const std::string& name : names) model.remove_tensor(fmt::format("blk.{}.{}", layer, name));
   }
   gguf::FileBuilder builder = model.builder();
-  const uint64_t bytes = uint64_t{2} * n_ff * TextModel::kEmbd;
+  const uint64_t n = uint64_t{n_ff} * TextModel::kEmbd;
   for (uint32_t layer = 0; layer < TextModel::kLayers; ++layer) {
-    for (const std::string& name : names) {
-      const std::vector<uint64_t> shape = name == "ffn_down.weight" ? std::vector<uint64_t>{n_ff, TextModel::kEmbd}
-                                                                    : std::vector<uint64_t>{TextModel::kEmbd, n_ff};
-      builder.hole(fmt::format("blk.{}.{}", layer, name), shape, static_cast<uint32_t>(gguf::TypeId::kF16), bytes);
-    }
+    const auto hole = [&](const std::string& name, const std::vector<uint64_t>& shape, gguf::TypeId type,
+                          uint64_t bytes) {
+      builder.hole(fmt::format("blk.{}.{}", layer, name), shape, static_cast<uint32_t>(type), bytes);
+    };
+    hole("ffn_gate.weight", {TextModel::kEmbd, n_ff}, gguf::TypeId::kF16, 2 * n);
+    hole("ffn_up.weight", {TextModel::kEmbd, n_ff}, gguf::TypeId::kF16, 2 * n);
+    hole("ffn_down.weight", {n_ff, TextModel::kEmbd}, gguf::TypeId::kQ8_0, n / 32 * 34);
   }
   const gguf::BuiltFile built = builder.build();
   const std::string path = folder.write("wide.gguf", built.bytes);

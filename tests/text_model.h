@@ -59,7 +59,8 @@ class TextModel {
   std::vector<Tensor> tensors_;
 };
 
-/// Writes the text model with feed-forward layers of `n_ff`, whose F16 weights are zeros (holes in the file); its path.
+/// Writes the text model with feed-forward layers of `n_ff`, whose weights are zeros (holes in the file): gate and up
+/// F16, down, whose rows are long, Q8_0; its path.
 std::string write_wide_model(const gguf::TempFolder& folder, uint32_t n_ff);
 
 }  // namespace lamina

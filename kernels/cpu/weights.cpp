@@ -117,7 +117,7 @@ void Weights::load(const gguf::File& file, Pool& pool, const Progress& progress)
 }
 
 std::vector<Weights::TileRange> Weights::tile_ranges() {
-  constexpr uint32_t kTiles = 8;
+  constexpr uint64_t kBytesAtOnce = uint64_t{512} << 10;  // of the file, which are in memory meanwhile; at least a tile
   std::vector<TileRange> ranges;
   for (const auto& [weight, matrix] : wanted_) {
     const gguf::Tensor& tensor = *weight->tensor;
@@ -127,9 +127,10 @@ std::vector<Weights::TileRange> Weights::tile_ranges() {
     for (Planes& planes : matrix->planes) {
       const std::span<const std::byte> rows = tensor.data.subspan(at, weight->n_rows * row_bytes);
       const uint32_t n_tiles = planes.view().n_row_tiles;
+      const auto n_at_once = static_cast<uint32_t>(std::max<uint64_t>(1, kBytesAtOnce / (kRowTile * row_bytes)));
       const auto bytes_before = [&](uint32_t tile) { return planes.bytes() * tile / n_tiles; };
       for (uint32_t first = 0, last = 0; first < n_tiles; first = last) {
-        last = std::min(first + kTiles, n_tiles);
+        last = std::min(first + n_at_once, n_tiles);
         const uint64_t begin = first * kRowTile * row_bytes, end = std::min(last * kRowTile * row_bytes, rows.size());
         ranges.push_back({&planes, rows.data(), rows.subspan(begin, end - begin), first, last,
                           bytes_before(last) - bytes_before(first)});
