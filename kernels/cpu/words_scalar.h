@@ -140,9 +140,10 @@ LAMINA_WORD I shift_left(I a, int n) {
 LAMINA_WORD I shift_right(I a, int n) {
   return lanes<I>([&](int i) { return static_cast<int32_t>(static_cast<uint32_t>(a.v[i]) >> n); });
 }
-/// Of integers, exact.
+/// Of integers, exact; INT32_MIN for what is none of an int32 (sums of activations that are not finite).
 LAMINA_WORD I to_int(F a) {
-  return lanes<I>([&](int i) { return static_cast<int32_t>(a.v[i]); });
+  return lanes<I>(
+      [&](int i) { return a.v[i] >= -0x1p31f && a.v[i] < 0x1p31f ? static_cast<int32_t>(a.v[i]) : INT32_MIN; });
 }
 LAMINA_WORD F to_float(I a) {
   return lanes<F>([&](int i) { return static_cast<float>(a.v[i]); });
@@ -200,12 +201,13 @@ template <int kMaxCode>
 constexpr int kCodeBias = 0;
 template <int kMaxCode>
 LAMINA_WORD I dot16(I acc, const W (&code)[4], const int8_t* x) {
-  for (int i = 0; i < 4; i++) {
-    for (int lane = 0; lane < 16; lane++) {
-      for (int j = 0; j < 4; j++) acc.v[lane] += static_cast<int32_t>(code[i].v[lane] >> 8 * j & 255) * x[4 * i + j];
+  return lanes<I>([&](int lane) {
+    int32_t sum = 0;
+    for (int i = 0; i < 4; i++) {
+      for (int j = 0; j < 4; j++) sum += static_cast<int32_t>(code[i].v[lane] >> 8 * j & 255) * x[4 * i + j];
     }
-  }
-  return acc;
+    return static_cast<int32_t>(static_cast<uint32_t>(acc.v[lane]) + static_cast<uint32_t>(sum));
+  });
 }
 
 /// Sums of a float product that registers hold beside its weights.
