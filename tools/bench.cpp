@@ -20,6 +20,7 @@
 #include "gguf/error.h"
 #include "gguf/whole_file.h"
 #include "kernels/cpu/cpu_device.h"
+#include "kernels/pool.h"
 #include "tools/bench_compare.h"
 #include "tools/bench_output.h"
 #include "tools/bench_plot.h"

@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/memory_limits.h"
+#include "kernels/pool.h"
 #include "tools/cpu_info.h"
 #include "tools/terminal.h"
 #include "tools/verbs.h"

@@ -60,7 +60,7 @@ constexpr uint32_t kPeakInt8 = 0x08080808, kPeakFloat = 0x38383838;
 static_assert(kPeakRounds * 16 * 16 * 8 * 8 < uint64_t{1} << 31);
 
 /// The most products a second that all threads make with one of `kernels`, each `width` wide.
-double products_per_second(std::span<const cpu::PeakKernel> kernels, int width, uint32_t operand, cpu::Pool& pool) {
+double products_per_second(std::span<const cpu::PeakKernel> kernels, int width, uint32_t operand, Pool& pool) {
   using Clock = std::chrono::steady_clock;
   constexpr auto kTime = std::chrono::milliseconds(100);
   alignas(64) uint32_t operands[cpu::kPeakWords * 16];
@@ -97,7 +97,7 @@ class CpuDevice : public Device {
 
  private:
   const cpu::Kernels kernels_;
-  cpu::Pool pool_;
+  Pool pool_;
   const std::string plane_cache_;
 };
 

@@ -25,9 +25,6 @@ std::vector<std::string> cpu_isas();
 /// value of LAMINA_ISA that is not an instruction set's name.
 std::string cpu_isa();
 
-/// Threads that affinity and the cgroups' CPU quotas (kernels/cgroup.h) allow, at least 1.
-int cpu_threads(const std::string& root = "/");
-
 /// Measured read bandwidth of main memory with `n_threads`, bytes a second (takes about 0.8 s).
 double cpu_read_bandwidth(int n_threads);
 

@@ -11,7 +11,7 @@
 
 #include "kernels/cpu/best_logits.h"
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/pool.h"
+#include "kernels/pool.h"
 #include "kernels/cpu/tiles.h"
 #include "kernels/cpu/weights.h"
 #include "kernels/device.h"

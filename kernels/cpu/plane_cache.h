@@ -12,7 +12,7 @@
 #include <string>
 
 #include "gguf/mapping.h"
-#include "kernels/cpu/pool.h"
+#include "kernels/pool.h"
 
 namespace lamina::cpu {
 

@@ -1,6 +1,5 @@
 // What the machine offers: instruction sets, threads, read bandwidth.
 #include <cpuid.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -10,9 +9,8 @@
 #include <string>
 
 #include "gguf/error.h"
-#include "kernels/cgroup.h"
 #include "kernels/cpu/cpu_device.h"
-#include "kernels/cpu/pool.h"
+#include "kernels/pool.h"
 #include "kernels/memory.h"
 #include "kernels/memory_limits.h"
 
@@ -84,15 +82,6 @@ std::string cpu_isa() {
   return isas[std::min(rank, isas.size() - 1)];
 }
 
-int cpu_threads(const std::string& root) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  const double quota = cgroup_processors(root);
-  if (quota < n) n = static_cast<int>(quota + 0.5);
-  return std::max(n, 1);
-}
-
 double cpu_read_bandwidth(int n_threads) {
   using Clock = std::chrono::steady_clock;
   constexpr uint64_t kLeast = uint64_t{64} << 20, kMost = uint64_t{512} << 20;
@@ -101,7 +90,7 @@ double cpu_read_bandwidth(int n_threads) {
   // Larger than any cache, yet no burden on a small machine.
   const uint64_t bytes = std::clamp(memory_limits().available / 4, kLeast, kMost);
   const Memory memory(bytes, "the bandwidth measurement");
-  cpu::Pool pool(n_threads);
+  Pool pool(n_threads);
   const uint64_t n = bytes / sizeof(Words) / static_cast<uint64_t>(n_threads) / kWordsAtOnce * kWordsAtOnce;
   const auto begin = [&](int thread) { return memory.as<Words>() + n * static_cast<uint64_t>(thread); };
   pool.run([&](int thread) { std::memset(begin(thread), 1, n * sizeof(Words)); });

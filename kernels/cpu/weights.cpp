@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "gguf/error.h"
+#include "kernels/hash.h"
 
 namespace lamina::cpu {
 
@@ -23,13 +24,6 @@ const ProductKernels* find_kernels(const gguf::Type& type, const Kernels& kernel
   const auto form = std::find(gguf::kForms.begin(), gguf::kForms.end(), type.form);
   LAMINA_CHECK(form != gguf::kForms.end());
   return &kernels.quant[form - gguf::kForms.begin()];
-}
-
-/// FNV-1a.
-uint64_t hash(std::string_view text) {
-  uint64_t h = 0xcbf29ce484222325;
-  for (const char c : text) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001b3;
-  return h;
 }
 
 }  // namespace

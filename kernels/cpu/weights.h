@@ -10,7 +10,7 @@
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/plane_cache.h"
-#include "kernels/cpu/pool.h"
+#include "kernels/pool.h"
 #include "kernels/device.h"
 #include "kernels/memory.h"
 #include "kernels/planes.h"

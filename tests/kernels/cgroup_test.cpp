@@ -6,7 +6,7 @@
 
 #include <limits>
 
-#include "kernels/cpu/cpu_device.h"
+#include "kernels/pool.h"
 #include "tests/gguf/file_builder.h"
 
 namespace lamina {

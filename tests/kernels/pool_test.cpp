@@ -1,12 +1,12 @@
 // The thread team: every thread takes part, barriers hold, and it works with more threads than cores.
-#include "kernels/cpu/pool.h"
+#include "kernels/pool.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <vector>
 
-namespace lamina::cpu {
+namespace lamina {
 namespace {
 
 class PoolTest : public testing::TestWithParam<int> {};
@@ -41,4 +41,4 @@ TEST_P(PoolTest, BarriersSeparatePhases) {
 INSTANTIATE_TEST_SUITE_P(Threads, PoolTest, testing::Values(1, 2, 3, 7));
 
 }  // namespace
-}  // namespace lamina::cpu
+}  // namespace lamina

@@ -1,11 +1,23 @@
 // The thread team: see pool.h.
-#include "kernels/cpu/pool.h"
+#include "kernels/pool.h"
 
 #include <immintrin.h>
+#include <sched.h>
 
-#include "kernels/cpu/cpu_device.h"
+#include <algorithm>
 
-namespace lamina::cpu {
+#include "kernels/cgroup.h"
+
+namespace lamina {
+
+int cpu_threads(const std::string& root) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  const double quota = cgroup_processors(root);
+  if (quota < n) n = static_cast<int>(quota + 0.5);
+  return std::max(n, 1);
+}
 
 Pool::Pool(int n_threads) : n_threads_(n_threads) {
   // About 100 us of spinning; none where threads outnumber cores, since a spinner would then hold up the one it waits
@@ -61,4 +73,4 @@ void Pool::Signal::wait(uint32_t seen, int spins) const {
   while (value.load(std::memory_order_acquire) == seen) value.wait(seen, std::memory_order_acquire);
 }
 
-}  // namespace lamina::cpu
+}  // namespace lamina

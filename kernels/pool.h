@@ -4,10 +4,14 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
-namespace lamina::cpu {
+namespace lamina {
+
+/// Threads that affinity and the cgroups' CPU quotas (kernels/cgroup.h) allow, at least 1.
+int cpu_threads(const std::string& root = "/");
 
 class Pool {
  public:
@@ -43,4 +47,4 @@ class Pool {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace lamina::cpu
+}  // namespace lamina
