@@ -57,6 +57,15 @@ typedef struct {
 } ProductArgs;
 
 #define LAMINA_MOST_PRODUCTS 3
+/// Forms of a packed row. Quant: for each 32 columns LAMINA_BLOCK_WORDS words: 16 of codes in the device's form, then as
+/// floats a, sum(q), xs and for the two halves of 16 columns sum(q) lo and hi, xs lo and hi. Float: a float a column,
+/// padded to 16. Bf16: the same, rounded to bf16.
+#define LAMINA_FORM_QUANT 0
+#define LAMINA_FORM_FLOAT 1
+#define LAMINA_FORM_BF16 2
+#define LAMINA_BLOCK_WORDS 24
+#define LAMINA_PACKED_WORDS(form, n_cols) \
+  ((form) == LAMINA_FORM_QUANT ? (n_cols) / 32 * LAMINA_BLOCK_WORDS : ((n_cols) + 15) / 16 * 16)
 /// Products of one type that share an input. Row i of the outputs reads packed row i / rows_per_input.
 typedef struct {
   uint n_products, n_rows, n_cols;
@@ -71,6 +80,9 @@ typedef struct {
   NormArgs norm;
 } NormOpArgs;
 
+#define LAMINA_PAGE 64            ///< positions of a KV page
+#define LAMINA_SPLIT 512          ///< positions that are attended to one page after the other
+#define LAMINA_MOST_HEAD_DIM 576  ///< what a work-group has local memory for
 /// Rotations: `rotations` [position][2][n_pairs], cosines then sines. pages_at: [rows], indices into `step` of the
 /// rows' page tables.
 typedef struct {
@@ -82,9 +94,12 @@ typedef struct {
   uint position_at, pages_at;
 } AppendArgs;
 
-/// temperature: offset into `vectors` of the scale of the scores by position, or kNone: `scale`.
+/// Query heads of one KV head that a work-group attends with together.
+#define LAMINA_HEADS_TOGETHER 4
+/// Row i of a launch is row first_row + i of the step. temperature: offset into `vectors` of the scale of the scores by
+/// position, or kNone: `scale`. A part: [head_dim_v padded to 16] sums, then maximum and denominator, 16 in all.
 typedef struct {
-  uint n_rows, n_head, n_head_kv, head_dim_k, head_dim_v;
+  uint n_rows, first_row, n_head, n_head_kv, head_dim_k, head_dim_v;
   uint q_stride, out_stride;
   float scale, softcap;
   uint window, temperature;

@@ -11,11 +11,11 @@
 
 #include "kernels/cpu/best_logits.h"
 #include "kernels/cpu/kernels.h"
-#include "kernels/pool.h"
 #include "kernels/cpu/tiles.h"
 #include "kernels/cpu/weights.h"
 #include "kernels/device.h"
 #include "kernels/memory.h"
+#include "kernels/pool.h"
 
 namespace lamina::cpu {
 

@@ -10,9 +10,9 @@
 
 #include "gguf/error.h"
 #include "kernels/cpu/cpu_device.h"
-#include "kernels/pool.h"
 #include "kernels/memory.h"
 #include "kernels/memory_limits.h"
+#include "kernels/pool.h"
 
 namespace lamina {
 

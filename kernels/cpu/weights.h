@@ -10,10 +10,10 @@
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/plane_cache.h"
-#include "kernels/pool.h"
 #include "kernels/device.h"
 #include "kernels/memory.h"
 #include "kernels/planes.h"
+#include "kernels/pool.h"
 
 namespace lamina::cpu {
 

@@ -13,7 +13,8 @@ struct ErrorName {
   cl_int code;
   const char* name;
 };
-#define LAMINA_CODE(code) {code, #code}
+#define LAMINA_CODE(code) \
+  { code, #code }
 constexpr ErrorName kErrorNames[] = {
     LAMINA_CODE(CL_DEVICE_NOT_FOUND),
     LAMINA_CODE(CL_DEVICE_NOT_AVAILABLE),

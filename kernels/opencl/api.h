@@ -66,7 +66,7 @@ struct Target {
   Context context;
   Queue queue;
   OpenClInfo info;
-  uint32_t lanes = 16;         ///< rows that a work-item does: W of the kernel text
+  uint32_t lanes = 16;        ///< rows that a work-item does: W of the kernel text
   std::string build_options;  ///< beside a kernel's own defines
 };
 

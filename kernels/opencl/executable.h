@@ -4,11 +4,12 @@
 //     step    u32: [max_rows] tokens, [max_rows] positions, [max_rows] indices into `step` of the rows' page tables,
 //             [max_outputs] rows whose logits are wanted, then the page tables
 //
-// After greedy steps of one row the next ones are enqueued before they are asked for, each with the token that the one
-// before has chosen on the device; a step that then is asked for and is none of these just goes behind them.
+// While greedy decoding goes on, the next steps are enqueued before they are asked for: a kernel puts the chosen token
+// and the next position into `step`. A step that then is asked for and is none of these just goes behind them: what
+// they wrote are keys and values of positions behind the sequence's end.
 #pragma once
+#include <array>
 #include <deque>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,7 +17,7 @@
 
 #include "kernels/device.h"
 #include "kernels/launch_args.h"
-#include "kernels/opencl/kernel_store.h"
+#include "kernels/opencl/kernels.h"
 #include "kernels/opencl/weights.h"
 
 namespace lamina::opencl {
@@ -43,48 +44,53 @@ class OpenClExecutable : public Executable {
     Buffer buffer;
     uint32_t width = 0, stride = 0;
     RowSet set = RowSet::kTokens;
-    uint64_t bytes = 0;
+    uint64_t n_rows = 0;  ///< at most
   };
 
-  /// One product, or the rows of it that one buffer of weights holds.
-  struct BoundPart {
-    const Part* part;
-    const Product* product;
-    launch::ProductArgs args;
-  };
-
-  /// Products of one type in one launch.
-  struct BoundGroup {
-    const gguf::Type* type;
-    std::vector<BoundPart> parts;
+  /// Products of one type that one launch makes, each whole or the rows and experts that one buffer holds.
+  struct Group {
+    const gguf::Type* type = nullptr;
+    uint32_t form = 0;  ///< of the packed input: LAMINA_FORM_*
+    std::vector<const Part*> parts;
+    std::vector<const Product*> products;
     launch::LinearArgs args = {};
     uint32_t n_row_tiles = 0;
   };
 
   struct BoundLinear {
     launch::PackArgs pack = {};
-    std::vector<BoundGroup> groups;  ///< those of one form of input side by side
+    std::vector<Group> groups;  ///< those of one form side by side
     RowSet out = RowSet::kTokens;
-    bool experts = false;
   };
 
   struct LayerKv {
     Buffer k, v;
-    uint64_t k_bytes = 0, v_bytes = 0;
   };
 
-  // Binding.
-  BoundLinear bind(const LinearOp& op, const Capacity& capacity);
-  launch::NormArgs bind(const std::optional<Norm>& norm, uint32_t n);
-  void bind_attend(size_t index, const AttendOp& op);
+  /// A greedy step of one row that was enqueued before it was asked for, or the last one that was.
+  struct Flight {
+    uint32_t position = 0;
+    std::array<uint32_t, 2> result = {};  ///< token, bits of its logit: there when `done` is
+    Event done;
+  };
+
+  // Binding: executable.cpp.
   void plan(const Capacity& capacity);
-  void allocate(const gguf::File& file);
+  void plan_scratch(const Capacity& capacity);
+  BoundLinear bind(const LinearOp& op);
+  launch::NormArgs bind(const std::optional<Norm>& norm, uint32_t n);
+  uint32_t bind_temperature(const AttendOp& op);
+  void allocate();
   void upload_rotations();
 
-  // Running.
-  struct Result;
-  void enqueue(const Step& step, bool from_last);
+  // Steps: steps.cpp.
   void upload(const Step& step);
+  bool was_foreseen(const Step& step);
+  void enqueue_all();
+  void run_ahead();
+  void take_result();
+
+  // Ops: ops.cpp.
   void run_op(size_t index);
   void run_op(const EmbedOp& op, size_t index);
   void run_op(const LinearOp& op, size_t index);
@@ -95,37 +101,46 @@ class OpenClExecutable : public Executable {
   void run_op(const CombineOp& op, size_t index);
   void run_op(const SelectOp& op, size_t index);
   void run_op(const ArgmaxOp& op, size_t index);
-  void embed(const Weight& table, cl_mem index, launch::EmbedArgs args, Buf out);
-  void run_group(const BoundLinear& bound, const BoundGroup& group, const LinearOp& op, bool alone);
+  void embed(const Weight& table, launch::EmbedArgs args, Buf out);
+  void multiply(const LinearOp& op, const BoundLinear& bound, const Group& group);
 
-  /// The kernel of a file and defines, compiled at its first use.
-  cl_kernel kernel(const std::string& file, const std::string& defines, const char* name);
-  /// Launches groups x rows of L work-items each.
+  /// Launches groups x rows of work-groups.
   template <class... Args>
   void launch_groups(cl_kernel kernel, uint64_t groups, uint64_t rows, const Args&... args);
-  uint64_t groups_for(uint64_t items) const;
 
   std::vector<float> read_floats(cl_mem buffer, uint64_t first, uint64_t n) const;
   std::vector<float> read_kv(const Place& place) const;
+  void read_bytes(cl_mem buffer, uint64_t at, uint64_t n, void* out) const;
   uint32_t n_rows(RowSet set) const;
   const Rows& buffer(Buf i) const { return buffers_[static_cast<size_t>(i)]; }
   cl_mem memory(Buf i) const { return i == kNoBuf ? dummy_.get() : buffer(i).buffer.get(); }
+  uint32_t stride(Buf i) const { return i == kNoBuf ? 0 : buffer(i).stride; }
 
   const Program program_;
   const Target& target_;
-  KernelStore& store_;
   const Capacity capacity_;
+  Kernels kernels_;
   Weights weights_;
   std::vector<Rows> buffers_;
   std::vector<LayerKv> kv_;
-  std::vector<BoundLinear> linears_;               ///< by op
-  std::vector<launch::NormArgs> norms_;            ///< two an op: NormOp's, or AppendOp's of q and k
-  std::vector<uint32_t> temperatures_;             ///< by op: see AttendArgs
-  std::vector<Buffer> rotations_;                  ///< by rope: [positions][2][n_pairs]
-  std::map<std::string, Kernel> kernels_;          ///< by file, defines and name
+  std::vector<BoundLinear> linears_;                     ///< by op
+  std::vector<std::array<launch::NormArgs, 2>> norms_;   ///< by op: NormOp's, or AppendOp's of q and k
+  std::vector<uint32_t> temperatures_;                   ///< by op: see AttendArgs
+  std::vector<const Matrix*> tables_, position_tables_;  ///< by op: EmbedOp's
+  std::vector<Buffer> rotations_;                        ///< by rope: [positions][2][n_pairs]
+  uint64_t packed_words_ = 0, part_floats_ = 0, step_words_ = 0, n_pairs_ = 0;
+  uint32_t most_alone_ = 0;  ///< packed words of the widest input that kLinearAlone packs
   Buffer packed_, step_buffer_, parts_, chosen_, expert_weights_, best_, best_index_, result_, dummy_;
-  uint64_t packed_bytes_ = 0, parts_bytes_ = 0, best_bytes_ = 0;
   uint64_t bytes_per_token_ = 0, memory_bytes_ = 0;
+
+  const Step* step_ = nullptr;   ///< while it is enqueued or traced
+  uint32_t n_outputs_ = 0;       ///< of the last step
+  uint32_t n_best_ = 0;          ///< of the last step
+  std::vector<uint32_t> words_;  ///< of `step`, as uploaded
+  std::vector<uint32_t> result_words_;
+  std::vector<float> logits_;  ///< [outputs, n_vocab], read when they are asked for
+  std::vector<TokenLogit> best_logits_;
+  std::deque<Flight> flights_;
 };
 
 }  // namespace lamina::opencl

@@ -98,7 +98,8 @@ CompiledProgram KernelStore::load(const std::string& path, const std::string& ke
 /// Without a cache the next run is slower, no more.
 void KernelStore::save(const std::string& path, const std::string& key, cl_program program) {
   size_t size = 0;
-  if (clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr) != CL_SUCCESS || size == 0) return;
+  if (clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr) != CL_SUCCESS || size == 0)
+    return;
   std::string binary(size, '\0');
   auto* data = reinterpret_cast<unsigned char*>(binary.data());
   if (clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof data, &data, nullptr) != CL_SUCCESS) return;

@@ -1,6 +1,6 @@
 // Kernels of a device, compiled when they are first asked for and kept on disk as the driver's binaries.
-// In: a file of kernel text, defines and a kernel's name. Out: a kernel object of its own. A cached binary's name holds a
-// hash of text, options, device and driver, which stand in it too and are compared; what is damaged or refused by the
+// In: a file of kernel text, defines and a kernel's name. Out: a kernel object of its own. A cached binary's name holds
+// a hash of text, options, device and driver, which stand in it too and are compared; what is damaged or refused by the
 // driver is made anew. Writing is by a whole file's rename, so processes may share a folder.
 #pragma once
 #include <chrono>

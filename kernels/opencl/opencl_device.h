@@ -1,5 +1,5 @@
-// The OpenCL device: runs programs on any OpenCL 1.2 device through the ICD loader, logits bit-equal to the CPU device's
-// where division and square root are correctly rounded.
+// The OpenCL device: runs programs on any OpenCL 1.2 device through the ICD loader, logits bit-equal to the CPU
+// device's where division and square root are correctly rounded.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -16,10 +16,10 @@ struct OpenClInfo {
   std::string platform, name, version, driver;
   bool is_cpu = false, is_gpu = false;
   uint32_t compute_units = 0;
-  uint64_t memory = 0;        ///< bytes
-  uint64_t most_bytes = 0;    ///< of one buffer
-  uint64_t local_memory = 0;  ///< bytes of a work-group
-  uint32_t most_group = 0;    ///< work-items of a work-group
+  uint64_t memory = 0;                ///< bytes
+  uint64_t most_bytes = 0;            ///< of one buffer
+  uint64_t local_memory = 0;          ///< bytes of a work-group
+  uint32_t most_group = 0;            ///< work-items of a work-group
   std::vector<std::string> features;  ///< "fp16", "fp64", "sub-groups", "integer dot", "rounded division"
 };
 

@@ -77,8 +77,7 @@ const Matrix& Weights::matrix(const Weight& weight) {
   const gguf::Type& type = *weight.tensor->type;
   const uint64_t whole = plane_bytes(type, weight.n_rows, weight.n_cols), most = target_.info.most_bytes;
   const auto experts = static_cast<uint32_t>(std::clamp<uint64_t>(most / whole, 1, weight.n_expert));
-  const uint32_t rows =
-      whole <= most ? weight.n_rows : rows_that_fit(type, weight.n_rows, weight.n_cols, most);
+  const uint32_t rows = whole <= most ? weight.n_rows : rows_that_fit(type, weight.n_rows, weight.n_cols, most);
   for (uint32_t e = 0; e < weight.n_expert; e += experts) {
     for (uint32_t r = 0; r < weight.n_rows; r += rows) {
       Part& part = matrix.parts.emplace_back();
