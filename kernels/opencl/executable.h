@@ -22,6 +22,11 @@
 
 namespace lamina::opencl {
 
+/// Most work-groups that look for the best logit of a row.
+constexpr uint32_t kArgmaxParts = 64;
+/// Most floats of unmerged attention: rows of a long prompt are attended in so many turns as this needs.
+constexpr uint64_t kMostPartFloats = uint64_t{4} * 1024 * 1024;
+
 class OpenClExecutable : public Executable {
  public:
   /// Compares the memory needed with the device's, reserves it, then loads the weights.
@@ -67,7 +72,7 @@ class OpenClExecutable : public Executable {
     Buffer k, v;
   };
 
-  /// A greedy step of one row that was enqueued before it was asked for, or the last one that was.
+  /// A greedy step of one row: the last one that was asked for, then those enqueued before they are.
   struct Flight {
     uint32_t position = 0;
     std::array<uint32_t, 2> result = {};  ///< token, bits of its logit: there when `done` is
@@ -76,7 +81,7 @@ class OpenClExecutable : public Executable {
 
   // Binding: executable.cpp.
   void plan(const Capacity& capacity);
-  void plan_scratch(const Capacity& capacity);
+  void plan_scratch();
   BoundLinear bind(const LinearOp& op);
   launch::NormArgs bind(const std::optional<Norm>& norm, uint32_t n);
   uint32_t bind_temperature(const AttendOp& op);
@@ -85,12 +90,14 @@ class OpenClExecutable : public Executable {
 
   // Steps: steps.cpp.
   void upload(const Step& step);
-  bool was_foreseen(const Step& step);
-  void enqueue_all();
-  void run_ahead();
-  void take_result();
+  bool follows_last(const Step& step);
+  bool fly(uint32_t position);
+  void enqueue_ops();
+  void take_result(uint32_t position);
+  std::span<const uint32_t> results();
 
   // Ops: ops.cpp.
+  void advance();
   void run_op(size_t index);
   void run_op(const EmbedOp& op, size_t index);
   void run_op(const LinearOp& op, size_t index);
@@ -101,10 +108,10 @@ class OpenClExecutable : public Executable {
   void run_op(const CombineOp& op, size_t index);
   void run_op(const SelectOp& op, size_t index);
   void run_op(const ArgmaxOp& op, size_t index);
-  void embed(const Weight& table, launch::EmbedArgs args, Buf out);
-  void multiply(const LinearOp& op, const BoundLinear& bound, const Group& group);
+  void embed(const Matrix& table, launch::EmbedArgs args, Buf out);
+  void multiply(const LinearOp& op, const launch::PackArgs& pack, const Group& group, bool alone);
 
-  /// Launches groups x rows of work-groups.
+  /// Launches groups x rows of work-groups; none when either is 0.
   template <class... Args>
   void launch_groups(cl_kernel kernel, uint64_t groups, uint64_t rows, const Args&... args);
 
@@ -133,12 +140,13 @@ class OpenClExecutable : public Executable {
   Buffer packed_, step_buffer_, parts_, chosen_, expert_weights_, best_, best_index_, result_, dummy_;
   uint64_t bytes_per_token_ = 0, memory_bytes_ = 0;
 
-  const Step* step_ = nullptr;   ///< while it is enqueued or traced
-  uint32_t n_outputs_ = 0;       ///< of the last step
-  uint32_t n_best_ = 0;          ///< of the last step
-  std::vector<uint32_t> words_;  ///< of `step`, as uploaded
-  std::vector<uint32_t> result_words_;
-  std::vector<float> logits_;  ///< [outputs, n_vocab], read when they are asked for
+  const Step* step_ = nullptr;          ///< while it is enqueued or traced
+  uint32_t last_position_ = 0;          ///< the highest of the step that is enqueued
+  uint32_t n_outputs_ = 0;              ///< of the last step
+  uint32_t n_best_ = 0;                 ///< of the last step
+  std::vector<uint32_t> words_;         ///< of `step`, as uploaded
+  std::vector<uint32_t> result_words_;  ///< [outputs] tokens, then bits of their logits; read when they are asked for
+  std::vector<float> logits_;           ///< [outputs, n_vocab], read when they are asked for
   std::vector<TokenLogit> best_logits_;
   std::deque<Flight> flights_;
 };
