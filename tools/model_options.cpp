@@ -5,17 +5,21 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 
 #include "gguf/error.h"
 #include "kernels/cpu/cpu_device.h"
+#include "kernels/opencl/opencl_device.h"
 #include "tools/listed_models.h"
 #include "tools/terminal.h"
 
 namespace lamina {
 
 void add_device_option(CLI::App& verb, ModelOptions& options) {
-  verb.add_option("--device", options.device, "auto or cpu")->capture_default_str();
+  verb.add_option("--device", options.device, "auto (a GPU, else the CPU), cpu, opencl or opencl:N of `lamina devices`")
+      ->capture_default_str();
 }
 
 void add_threads_option(CLI::App& verb, ModelOptions& options) {
@@ -68,16 +72,41 @@ std::string find_model(const std::string& model) {
   return path.string();
 }
 
+namespace {
+
+std::shared_ptr<Device> make_cpu(const ModelOptions& options) {
+  const std::string planes = options.plane_cache ? (cache_folder() / "planes").string() : "";
+  return make_cpu_device({.n_threads = options.n_threads, .isa = {}, .plane_cache = planes});
+}
+
+/// `index`: -1: the first GPU, else the first device.
+std::shared_ptr<Device> make_opencl(const ModelOptions& options, int index) {
+  return make_opencl_device(
+      {.index = index, .n_threads = options.n_threads, .kernel_cache = (cache_folder() / "kernels").string()});
+}
+
+}  // namespace
+
 std::shared_ptr<Device> make_device(const ModelOptions& options) {
-  const std::string kind = options.device.substr(0, options.device.find(':'));
-  if (options.device == "auto" || options.device == "cpu") {
-    const std::string planes = options.plane_cache ? (cache_folder() / "planes").string() : "";
-    return make_cpu_device({.n_threads = options.n_threads, .isa = {}, .plane_cache = planes});
+  const size_t colon = options.device.find(':');
+  const std::string kind = options.device.substr(0, colon);
+  const std::string number = colon == std::string::npos ? "" : options.device.substr(colon + 1);
+  const bool numbered = !number.empty() && number.size() < 5 && std::all_of(number.begin(), number.end(), ::isdigit);
+  if (options.device == "cpu") return make_cpu(options);
+  if (options.device == "auto") {
+    const std::vector<OpenClInfo> infos = opencl_devices();
+    const auto gpu = std::find_if(infos.begin(), infos.end(), [](const OpenClInfo& info) { return info.is_gpu; });
+    const bool fits = gpu != infos.end() && kv_type(options) == KvType::kF16;
+    return fits ? make_opencl(options, gpu->index) : make_cpu(options);
   }
-  if (kind == "opencl" || kind == "cuda" || kind == "bang") {
-    fail(ErrorKind::kDevice, "device '{}' is not part of this build, which has: cpu", printable(options.device));
+  if (kind == "opencl" && (colon == std::string::npos || numbered))
+    return make_opencl(options, numbered ? std::stoi(number) : -1);
+  if (kind == "cuda" || kind == "bang") {
+    fail(ErrorKind::kDevice, "device '{}' is not part of this build, which has: cpu, opencl",
+         printable(options.device));
   }
-  fail(ErrorKind::kUsage, "--device '{}' is unknown; there are: auto, cpu", printable(options.device));
+  fail(ErrorKind::kUsage, "--device '{}' is unknown; there are: auto, cpu, opencl, opencl:N",
+       printable(options.device));
 }
 
 std::unique_ptr<Engine> load_engine(const ModelOptions& options, EngineOptions sizes, const SignalFlag& signals) {

@@ -13,24 +13,44 @@
 
 namespace {
 std::atomic<int> n_allocated{0};
-}  // namespace
 
-// The program's allocation functions; the forms not named here call these.
-void* operator new(size_t size) {
+void* allocate(size_t size) noexcept {
   n_allocated++;
-  if (void* memory = std::malloc(size)) return memory;
-  throw std::bad_alloc();
+  return std::malloc(size);
 }
-void* operator new(size_t size, std::align_val_t align) {
+void* allocate(size_t size, std::align_val_t align) noexcept {
   n_allocated++;
   const size_t unit = static_cast<size_t>(align);
-  if (void* memory = std::aligned_alloc(unit, (size + unit - 1) / unit * unit)) return memory;
-  throw std::bad_alloc();
+  return std::aligned_alloc(unit, (size + unit - 1) / unit * unit);
 }
+void* or_throw(void* memory) {
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+}  // namespace
+
+// The program's allocation functions, every form: a sanitizer's own forms do not call these.
+using Nothrow = const std::nothrow_t&;
+void* operator new(size_t size) { return or_throw(allocate(size)); }
+void* operator new[](size_t size) { return or_throw(allocate(size)); }
+void* operator new(size_t size, std::align_val_t align) { return or_throw(allocate(size, align)); }
+void* operator new[](size_t size, std::align_val_t align) { return or_throw(allocate(size, align)); }
+void* operator new(size_t size, Nothrow) noexcept { return allocate(size); }
+void* operator new[](size_t size, Nothrow) noexcept { return allocate(size); }
+void* operator new(size_t size, std::align_val_t align, Nothrow) noexcept { return allocate(size, align); }
+void* operator new[](size_t size, std::align_val_t align, Nothrow) noexcept { return allocate(size, align); }
 void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, Nothrow) noexcept { std::free(memory); }
+void operator delete[](void* memory, Nothrow) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t, Nothrow) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t, Nothrow) noexcept { std::free(memory); }
 
 namespace lamina {
 namespace {
