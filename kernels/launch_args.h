@@ -94,7 +94,7 @@ typedef struct {
   uint position_at, pages_at;
 } AppendArgs;
 
-/// Query heads of one KV head that a work-group attends with together.
+/// Most query heads of one KV head that a work-group attends with together: HEADS of attend.cl.
 #define LAMINA_HEADS_TOGETHER 4
 /// Row i of a launch is row first_row + i of the step. temperature: offset into `vectors` of the scale of the scores by
 /// position, or kNone: `scale`. A part: [head_dim_v padded to 16] sums, then maximum and denominator, 16 in all.
@@ -107,6 +107,7 @@ typedef struct {
   uint position_at, pages_at;
 } AttendArgs;
 
+#define LAMINA_MOST_EXPERTS 1024  ///< what a work-group has local memory for
 /// gating: 0 softmax, 1 sigmoid, 2 softmax of the chosen.
 typedef struct {
   uint n_rows, n_expert, n_used, stride, gating, normalize;

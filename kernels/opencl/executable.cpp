@@ -56,7 +56,12 @@ void OpenClExecutable::plan(const Capacity& capacity) {
     } else if (const auto* norm = std::get_if<NormOp>(&op)) {
       norms_[i][0] = bind(norm->norm, buffer(norm->in).width);
     } else if (const auto* append = std::get_if<AppendOp>(&op)) {
-      const uint32_t head_dim = program_.kv[append->layer].head_dim_k;
+      const KvShape& shape = program_.kv[append->layer];
+      const uint32_t head_dim = shape.head_dim_k;
+      if (std::max(head_dim, shape.head_dim_v) > LAMINA_MOST_HEAD_DIM) {
+        fail(ErrorKind::kDevice, "append of layer {}: heads of {} and {} dimensions; device opencl has room for {}",
+             append->layer, head_dim, shape.head_dim_v, LAMINA_MOST_HEAD_DIM);
+      }
       norms_[i] = {bind(append->q_norm, head_dim), bind(append->k_norm, head_dim)};
     } else if (const auto* attend = std::get_if<AttendOp>(&op)) {
       temperatures_[i] = bind_temperature(*attend);

@@ -21,7 +21,10 @@ enum class KernelId : uint8_t {
   kLinearAlone,
   kNorm,
   kAppend,
-  kAttend,
+  kAttend1,  ///< with 1 to 4 heads of a KV head at once
+  kAttend2,
+  kAttend3,
+  kAttend4,
   kAttendMerge,
   kRoute,
   kCombine,

@@ -185,11 +185,13 @@ void OpenClExecutable::run_op(const AttendOp& op, size_t index) {
       uint64_t{op.n_head} * args.n_splits * (ceil_div(shape.head_dim_v, kRowTile) + 1) * kRowTile;
   const uint32_t rows_at_once =
       args.n_splits == 1 ? rows : static_cast<uint32_t>(std::max<uint64_t>(1, kMostPartFloats / part_floats));
-  const uint32_t blocks = shape.n_head_kv * ceil_div(op.n_head / shape.n_head_kv, LAMINA_HEADS_TOGETHER);
+  const uint32_t of_kv = op.n_head / shape.n_head_kv, blocks = ceil_div(of_kv, LAMINA_HEADS_TOGETHER);
+  const uint32_t heads = ceil_div(of_kv, blocks);
+  const auto kernel = static_cast<KernelId>(static_cast<uint32_t>(KernelId::kAttend1) + heads - 1);
   for (uint32_t row = 0; row < rows; row += rows_at_once) {
     args.first_row = row;
     args.n_rows = std::min(rows_at_once, rows - row);
-    launch_groups(kernels_.get(KernelId::kAttend), uint64_t{blocks} * args.n_splits, args.n_rows, memory(op.q),
+    launch_groups(kernels_.get(kernel), uint64_t{shape.n_head_kv} * blocks * args.n_splits, args.n_rows, memory(op.q),
                   kv_[op.layer].k.get(), kv_[op.layer].v.get(), weights_.vectors(), step_buffer_.get(), args,
                   parts_.get(), memory(op.out));
     if (args.n_splits == 1) continue;

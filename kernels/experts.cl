@@ -1,0 +1,72 @@
+// Mixtures of experts. In: router logits, then what the chosen experts made. Out: which experts a row takes (ascending)
+// and with what weights; their weighted sum.
+#include "kernels/math.clh"
+
+/// Lanes of a word at column c that are columns of a row of n.
+inline wint lanes_in(uint c, uint n) { return as_wint(FIRST_LANES + c) < (wint)(int)n; }
+
+/// Replaces x[0..n) by exp(x - max) / sum; x has room up to a multiple of 16.
+inline void softmax_local(LOCAL float *x, uint n, LOCAL float *scratch) {
+  wfloat highest = (wfloat)-INFINITY, lanes = (wfloat)0.0f;
+  for (uint c = 0; c < n; c += 16) highest = fmax(highest, WSELECT((wfloat)-INFINITY, loadw(x + c), lanes_in(c, n)));
+  const float most = tree_max(highest, scratch);
+  for (uint c = 0; c < n; c += 16) {
+    const wfloat e = WSELECT((wfloat)0.0f, exp_w(loadw(x + c) - most), lanes_in(c, n));
+    storew(e, x + c);
+    lanes = lanes + e;
+  }
+  const float total = tree_sum(lanes, scratch);
+  for (uint c = 0; c < n; c += 16) storew(loadw(x + c) / total, x + c);
+  BARRIER();
+}
+
+/// The n_used highest probabilities of a row, ties to the lowest index. A group does one row.
+KERNEL void route(GLOBAL const float *logits, RouteArgs args, GLOBAL uint *chosen, GLOBAL float *weights) {
+  LOCAL float p[LAMINA_MOST_EXPERTS];
+  LOCAL float weight[LAMINA_MOST_EXPERTS];
+  LOCAL uint rank[LAMINA_MOST_EXPERTS];
+  LOCAL float scratch[16];
+  const uint n = args.n_expert, n_used = args.n_used;
+  logits += (size_t)GROUP() * args.stride;
+  for (uint e = LANE(); e < n; e += L) p[e] = logits[e];
+  BARRIER();
+  if (args.gating == 0) softmax_local(p, n, scratch);
+  if (args.gating == 1) {
+    for (uint c = 0; c < n; c += 16) storew(sigmoid_w(loadw(p + c)), p + c);
+    BARRIER();
+  }
+  for (uint e = LANE(); e < n; e += L) {
+    uint before = 0;
+    for (uint other = 0; other < n; other++) before += p[other] > p[e] || (p[other] == p[e] && other < e);
+    rank[e] = before;
+  }
+  BARRIER();
+  for (uint e = LANE(); e < n; e += L) {
+    if (rank[e] >= n_used) continue;
+    uint slot = 0;
+    for (uint other = 0; other < e; other++) slot += rank[other] < n_used;
+    weight[slot] = p[e];
+    chosen[GROUP() * n_used + slot] = e;
+  }
+  BARRIER();
+  if (args.gating == 2) softmax_local(weight, n_used, scratch);
+  float total = 1.0f;
+  if (args.normalize) {
+    wfloat lanes = (wfloat)0.0f;
+    for (uint c = 0; c < n_used; c += 16)
+      lanes = lanes + WSELECT((wfloat)0.0f, loadw(weight + c), lanes_in(c, n_used));
+    total = fmax(tree_sum(lanes, scratch), 0x1p-14f);  // the smallest normal f16
+  }
+  for (uint slot = LANE(); slot < n_used; slot += L) weights[GROUP() * n_used + slot] = weight[slot] / total * args.scale;
+}
+
+/// y = fma(w_e, in_e, y) from 0 over a row's experts, then + residual. A group does 16 columns of one row.
+KERNEL void combine(GLOBAL const float *in, GLOBAL const float *weights, GLOBAL const float *residual, CombineArgs args,
+                    GLOBAL float *out) {
+  const uint row = GROUP_Y(), c = 16 * GROUP();
+  wfloat y = (wfloat)0.0f;
+  for (uint pair = row * args.n_used; pair < (row + 1) * args.n_used; pair++)
+    y = fma((wfloat)weights[pair], loadw(in + (size_t)pair * args.in_stride + c), y);
+  if (args.has_residual) y = y + loadw(residual + (size_t)row * args.residual_stride + c);
+  storew(y, out + (size_t)row * args.out_stride + c);
+}

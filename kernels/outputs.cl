@@ -1,0 +1,56 @@
+// The end of a step. In: rows of activations, then logits. Out: the rows whose logits are wanted; the best token of
+// each, found in parts and merged without the host; and with `advance` the next step's token and position.
+
+/// A group copies 16 columns of one output row.
+KERNEL void select_rows(GLOBAL const float *in, GLOBAL const uint *step, SelectArgs args, GLOBAL float *out) {
+  const uint row = step[args.outputs_at + GROUP_Y()], c = 16 * GROUP();
+  storew(loadw(in + (size_t)row * args.in_stride + c), out + (size_t)GROUP_Y() * args.out_stride + c);
+}
+
+/// The highest of a part of a row's columns and its index, the lowest of equals: -infinity and 0 without a number.
+KERNEL void argmax_parts(GLOBAL const float *logits, ArgmaxArgs args, GLOBAL float *best, GLOBAL uint *best_index) {
+  LOCAL float values[16];
+  LOCAL int columns[16];
+  const uint part = GROUP(), row = GROUP_Y(), n_words = (args.width + 15) / 16;
+  const uint words = (n_words + args.n_parts - 1) / args.n_parts, end = min(args.width, (part + 1) * words * 16);
+  logits += (size_t)row * args.stride;
+  wfloat value = (wfloat)-INFINITY;
+  wint column = (wint)0;
+  for (uint c = part * words * 16; c < end; c += 16) {  // rows are padded to 16 columns
+    const wint here = as_wint(FIRST_LANES + c);
+    const wfloat v = loadw(logits + c);
+    const wint is_higher = (v > value) & (here < (wint)(int)args.width);
+    value = WSELECT(value, v, is_higher);
+    column = WSELECT(column, here, is_higher);
+  }
+  storew(value, values);
+  storew(column, columns);
+  BARRIER();
+  if (LANE() != 0) return;
+  for (uint i = 1; i < 16; i++) {
+    if (values[i] < values[0] || (values[i] == values[0] && columns[i] > columns[0])) continue;
+    values[0] = values[i];
+    columns[0] = columns[i];
+  }
+  best[row * args.n_parts + part] = values[0];
+  best_index[row * args.n_parts + part] = (uint)columns[0];
+}
+
+/// result: tokens of all rows, then the bits of their logits. A group does one row.
+KERNEL void argmax_merge(GLOBAL const float *best, GLOBAL const uint *best_index, ArgmaxArgs args,
+                         GLOBAL uint *result) {
+  const uint row = GROUP();
+  if (LANE() != 0) return;
+  uint highest = row * args.n_parts;
+  for (uint part = highest + 1; part < (row + 1) * args.n_parts; part++)
+    if (best[part] > best[highest]) highest = part;
+  result[row] = best_index[highest];
+  result[args.n_rows + row] = as_uint(best[highest]);
+}
+
+/// The chosen token becomes the next step's, at the next position.
+KERNEL void advance(GLOBAL const uint *result, GLOBAL uint *step, uint position_at) {
+  if (LANE() != 0) return;
+  step[0] = result[0];
+  step[position_at]++;
+}
