@@ -30,6 +30,7 @@ std::string read_all(std::FILE* file) {
   if (options.closed_stream >= 0) close(options.closed_stream);
   const rlimit minute = {60, 60};
   setrlimit(RLIMIT_CPU, &minute);
+  setenv("OCL_ICD_VENDORS", "/nonexistent", 1);
   for (const std::string& variable : options.environment) putenv(const_cast<char*>(variable.c_str()));
   execv(words[0], words.data());
   _exit(127);
@@ -76,7 +77,7 @@ ProcessResult run_process(const std::vector<std::string>& arguments, const Proce
 }
 
 ProcessResult run_shell(const std::string& arguments) {
-  std::FILE* pipe = popen((LAMINA_BINARY " " + arguments + " 2>&1").c_str(), "r");
+  std::FILE* pipe = popen(("OCL_ICD_VENDORS=/nonexistent " LAMINA_BINARY " " + arguments + " 2>&1").c_str(), "r");
   LAMINA_CHECK(pipe != nullptr);
   ProcessResult result;
   char block[4096];

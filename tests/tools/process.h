@@ -1,5 +1,6 @@
 // Runs a program and catches what it says. In: arguments, text for its standard input, and how it is to be disturbed.
-// Out: exit code, standard output and standard error apart.
+// Out: exit code, standard output and standard error apart. The program finds no OpenCL drivers, which take long to
+// load, unless OCL_ICD_VENDORS is in the environment that a test gives it.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -19,6 +19,7 @@ PseudoTerminal::PseudoTerminal(const std::vector<std::string>& arguments) {
   child_ = forkpty(&terminal_, nullptr, nullptr, nullptr);
   LAMINA_CHECK(child_ >= 0);
   if (child_ == 0) {
+    setenv("OCL_ICD_VENDORS", "/nonexistent", 1);  // as in process.h
     execv(words[0], words.data());
     _exit(127);
   }
