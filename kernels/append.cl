@@ -4,7 +4,7 @@
 #include "kernels/math.clh"
 
 /// The head x, normalised and rotated, to `head`; `first` is its place in all that the norm's weight covers.
-inline void turn_head(AppendArgs args, NormArgs norm, GLOBAL const float *x, uint first, GLOBAL const float *vectors,
+FUNCTION void turn_head(AppendArgs args, NormArgs norm, GLOBAL const float *x, uint first, GLOBAL const float *vectors,
                       GLOBAL const float *cosines, LOCAL float *head, LOCAL float *scratch) {
   const uint dim = args.head_dim_k, n_pairs = args.n_pairs;
   if (norm.kind == 0) {

@@ -8,7 +8,7 @@
 #define PART(dim) (((dim) + 31) / 16 * 16)
 
 /// The first position that a query sees.
-inline uint first_seen(AttendArgs args, uint position) {
+FUNCTION uint first_seen(AttendArgs args, uint position) {
   return args.window != 0 && position >= args.window ? position - args.window + 1 : 0;
 }
 

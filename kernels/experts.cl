@@ -3,10 +3,10 @@
 #include "kernels/math.clh"
 
 /// Lanes of a word at column c that are columns of a row of n.
-inline wint lanes_in(uint c, uint n) { return as_wint(FIRST_LANES + c) < (wint)(int)n; }
+FUNCTION wint lanes_in(uint c, uint n) { return as_wint(FIRST_LANES + c) < (wint)(int)n; }
 
 /// Replaces x[0..n) by exp(x - max) / sum; x has room up to a multiple of 16.
-inline void softmax_local(LOCAL float *x, uint n, LOCAL float *scratch) {
+FUNCTION void softmax_local(LOCAL float *x, uint n, LOCAL float *scratch) {
   wfloat highest = (wfloat)-INFINITY, lanes = (wfloat)0.0f;
   for (uint c = 0; c < n; c += 16) highest = fmax(highest, WSELECT((wfloat)-INFINITY, loadw(x + c), lanes_in(c, n)));
   const float most = tree_max(highest, scratch);

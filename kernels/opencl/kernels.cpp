@@ -22,7 +22,7 @@ constexpr KernelPlace kPlaces[] = {
     {KernelId::kLinear2, nullptr, " -DT=2", "linear"},
     {KernelId::kLinear4, nullptr, " -DT=4", "linear"},
     {KernelId::kLinear8, nullptr, " -DT=8", "linear"},
-    {KernelId::kLinearAlone, nullptr, " -DT=1", "linear_alone"},
+    {KernelId::kLinearAlone, nullptr, " -DT=1 -DALONE", "linear_alone"},
     {KernelId::kNorm, "norm.cl", "", "norm"},
     {KernelId::kAppend, "append.cl", "", "append"},
     {KernelId::kAttend1, "attend.cl", " -DHEADS=1", "attend"},
@@ -49,7 +49,7 @@ cl_kernel Kernels::get(KernelId id, const gguf::Type* type) {
   if (file == nullptr) file = type->kind == gguf::TypeKind::kQuant ? "linear_quant.cl" : "linear_float.cl";
   std::string defines = place.defines;
   if (type != nullptr) defines += type_defines(*type);
-  if (place.file == nullptr) defines += fmt::format(" -DLOCAL_WORDS={}", local_words_);
+  if (id == KernelId::kLinearAlone) defines += fmt::format(" -DLOCAL_WORDS={}", local_words_);
   kernel = store_.make(file, defines, place.name);
   return kernel.get();
 }
