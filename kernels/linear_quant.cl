@@ -92,8 +92,8 @@ FUNCTION void multiply_tile(GLOBAL const uint *planes, PlaneArgs args, uint tile
     for (uint t = 0; t < T; t++) {
       acc[t] = fma(d, a[t], acc[t]);
 #if MIN_KIND == MIN_F16
-      acc[t] = fma(dmin, (wfloat)((PACKED_SPACE const float *)(x + x_at[t] + b * LAMINA_BLOCK_WORDS + 16))[PACKED_XS],
-                   acc[t]);
+      PACKED_SPACE const float *fields = (PACKED_SPACE const float *)(x + x_at[t] + b * LAMINA_BLOCK_WORDS + 16);
+      acc[t] = fma(dmin, (wfloat)fields[PACKED_XS], acc[t]);
 #elif MIN_KIND != MIN_NONE
       acc[t] = fma(dmin, m[t], acc[t]);
 #endif

@@ -53,7 +53,7 @@ Target make_target(const Found& found, int lanes) {
   target.queue = Queue(clCreateCommandQueue(target.context.get(), target.device, 0, &code));
   check(code, "clCreateCommandQueue");
   target.build_options =
-      fmt::format("-cl-std=CL1.2{} -DW={}",
+      fmt::format("-cl-std=CL1.2 -w{} -DW={}",
                   has(found.info, "rounded-division") ? " -cl-fp32-correctly-rounded-divide-sqrt" : "", target.lanes);
   return target;
 }

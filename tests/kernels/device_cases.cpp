@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <ostream>
 #include <span>
 
 #include "kernels/cpu/cpu_device.h"
+#include "kernels/opencl/opencl_device.h"
 #include "kernels/reference/reference_device.h"
 
 namespace lamina {
@@ -74,7 +77,23 @@ std::vector<DeviceCase> devices() {
     cases.push_back({"cpu_" + isa, {1, 2, 3}, [isa](int n_threads) {
                        return make_cpu_device({.n_threads = n_threads, .isa = isa});
                      }});
+  for (const int lanes : {16, 1})
+    cases.push_back({fmt::format("opencl_w{}", lanes), {1}, [lanes](int n_threads) {
+                       return make_opencl_device(
+                           {.lanes = lanes, .n_threads = n_threads, .kernel_cache = kernel_cache_of_tests()});
+                     }});
   return cases;
+}
+
+std::string missing_opencl() { return opencl_devices().empty() ? "there is no OpenCL device" : ""; }
+
+bool opencl_is_required() {
+  const char* value = std::getenv("LAMINA_TEST_OPENCL");
+  return value != nullptr && std::string(value) == "required";
+}
+
+std::string kernel_cache_of_tests() {
+  return (std::filesystem::path(LAMINA_BINARY).parent_path() / "test-cache").string();
 }
 
 std::vector<Step> steps_of_all_sizes(int32_t n_vocab) {
@@ -85,6 +104,10 @@ std::vector<Step> steps_of_all_sizes(int32_t n_vocab) {
 
 void expect_reference_bits(const DeviceCase& device, const Program& program, const TinyModel& model,
                            const std::vector<Step>& steps, uint32_t n_pages, KvType kv_type) {
+  if (device.name.starts_with("opencl") && !missing_opencl().empty()) {
+    if (opencl_is_required()) FAIL() << missing_opencl();
+    GTEST_SKIP() << missing_opencl();
+  }
   const std::unique_ptr<Executable> reference = compile(*make_reference_device(), program, model, n_pages, kv_type);
   std::vector<std::unique_ptr<Device>> made;
   std::vector<std::unique_ptr<Executable>> tried;

@@ -12,12 +12,20 @@
 namespace lamina {
 
 struct DeviceCase {
-  std::string name;            ///< "cpu_avx2"
+  std::string name;            ///< "cpu_avx2", "opencl_w16"
   std::vector<int> n_threads;  ///< thread counts to try
   std::function<std::unique_ptr<Device>(int n_threads)> make;
 };
 
 std::vector<DeviceCase> devices();
+
+/// Why no OpenCL device can be had, empty when one can. Tests are skipped then, but fail where one is required: where
+/// LAMINA_TEST_OPENCL=required stands in the environment, as tools/test.sh puts it there.
+std::string missing_opencl();
+bool opencl_is_required();
+
+/// Where tests keep compiled OpenCL kernels: in the build folder, for all tests together.
+std::string kernel_cache_of_tests();
 
 /// How gtest prints a case.
 void PrintTo(const DeviceCase& device, std::ostream* out);
