@@ -24,7 +24,7 @@ KERNEL void attend(GLOBAL const float *q, GLOBAL const half *k_pages, GLOBAL con
   const uint kv_head = block / blocks, in_block = block % blocks * HEADS;
   const uint seen = first_seen(args, position), begin = max(seen, split * LAMINA_SPLIT);
   const uint end = min(position + 1, (split + 1) * LAMINA_SPLIT);
-  if (begin >= end) return;  // no query of this launch's longest row is here, or the window is past it
+  const bool is_seen = begin < end;  // else the row is shorter than the launch's longest, or its window is past this
   const float scale = args.temperature == LAMINA_NONE ? args.scale : vectors[args.temperature + position];
   GLOBAL const uint *table = step + step[args.pages_at + row];
 
@@ -38,7 +38,7 @@ KERNEL void attend(GLOBAL const float *q, GLOBAL const half *k_pages, GLOBAL con
   }
   q += (size_t)row * args.q_stride;
 
-  for (uint page = begin / LAMINA_PAGE; page * LAMINA_PAGE < end; page++) {
+  for (uint page = begin / LAMINA_PAGE; is_seen && page * LAMINA_PAGE < end; page++) {
     const uint lo = max(begin, page * LAMINA_PAGE) % LAMINA_PAGE, hi = min(end - page * LAMINA_PAGE, (uint)LAMINA_PAGE);
     const size_t at = (size_t)table[page] * args.n_head_kv + kv_head;
     GLOBAL const half *k = k_pages + at * dim_k * LAMINA_PAGE, *v = v_pages + at * dim_v * LAMINA_PAGE;
@@ -89,7 +89,7 @@ KERNEL void attend(GLOBAL const float *q, GLOBAL const half *k_pages, GLOBAL con
     BARRIER();
   }
 
-  for (uint h = 0; h < HEADS && in_block + h < of_kv; h++) {
+  for (uint h = 0; is_seen && h < HEADS && in_block + h < of_kv; h++) {
     LOCAL const float *sum = sums + h * (LAMINA_MOST_HEAD_DIM + 16);
     if (args.n_splits == 1) {
       GLOBAL float *to = out + (size_t)row * args.out_stride + head[h] * dim_v;

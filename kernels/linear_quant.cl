@@ -36,6 +36,7 @@ FUNCTION void multiply_tile(GLOBAL const uint *planes, PlaneArgs args, uint tile
     m[t] = (wfloat)0.0f;
   }
   for (uint b = 0; b < n_blocks; b++) {
+    prefetch_block(w, b);
 #pragma unroll
     for (uint i = 0; i < 8; i++) {
       const wuint bytes = code_bytes(w, b, i);

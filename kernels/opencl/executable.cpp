@@ -2,6 +2,7 @@
 #include "kernels/opencl/executable.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "gguf/error.h"
@@ -181,7 +182,9 @@ uint32_t OpenClExecutable::bind_temperature(const AttendOp& op) {
 }
 
 void OpenClExecutable::allocate() {
-  kernels_.set_local_words(most_alone_);
+  // One size for many models: their kernels are the same.
+  constexpr uint32_t kLeastWords = 1024;
+  kernels_.set_local_words(std::bit_ceil(std::max(most_alone_, kLeastWords)));
   cl_context context = target_.context.get();
   const uint64_t pages = capacity_.n_pages, pairs = uint64_t{capacity_.max_rows} * program_.n_expert_used;
   const auto words = [context](uint64_t n) { return Buffer(context, n * sizeof(uint32_t), "activations"); };
@@ -189,7 +192,15 @@ void OpenClExecutable::allocate() {
   for (Rows& b : buffers_) b.buffer = words(b.n_rows * b.stride);
   for (const KvShape& s : program_.kv) {
     const uint64_t of_head = pages * kPagePositions * s.n_head_kv * sizeof(uint16_t);
-    kv_.push_back({Buffer(context, of_head * s.head_dim_k, "keys"), Buffer(context, of_head * s.head_dim_v, "values")});
+    LayerKv& layer = kv_.emplace_back(
+        LayerKv{Buffer(context, of_head * s.head_dim_k, "keys"), Buffer(context, of_head * s.head_dim_v, "values")});
+    // What was never written reads as 0, as on every device.
+    constexpr cl_uchar kZero = 0;
+    for (const Buffer* buffer : {&layer.k, &layer.v}) {
+      check(clEnqueueFillBuffer(target_.queue.get(), buffer->get(), &kZero, sizeof kZero, 0, buffer->bytes(), 0,
+                                nullptr, nullptr),
+            "clEnqueueFillBuffer");
+    }
   }
   packed_ = words(packed_words_);
   parts_ = words(part_floats_);
