@@ -28,7 +28,10 @@ KERNEL void route(GLOBAL const float *logits, RouteArgs args, GLOBAL uint *chose
   LOCAL float scratch[16];
   const uint n = args.n_expert, n_used = args.n_used;
   logits += (size_t)GROUP() * args.stride;
-  for (uint e = LANE(); e < n; e += L) p[e] = logits[e];
+  for (uint e = LANE(); e < (n + 15) / 16 * 16; e += L) {
+    p[e] = e < n ? logits[e] : 0.0f;
+    weight[e] = 0.0f;
+  }
   BARRIER();
   if (args.gating == 0) softmax_local(p, n, scratch);
   if (args.gating == 1) {

@@ -41,5 +41,8 @@ FUNCTION void multiply_tile(GLOBAL const uint *planes, PlaneArgs args, uint tile
   GLOBAL const uint *w = planes + (size_t)args.lo * 16 + (size_t)tile * n_steps * words;
 #pragma unroll
   for (uint t = 0; t < T; t++) acc[t] = (wfloat)0.0f;
-  for (uint i = 0; i < n_steps; i++) add_step(w, i, (PACKED_SPACE const float *)x, x_at, acc);
+  for (uint i = 0; i < n_steps; i++) {
+    PREFETCH(w + (size_t)i * words + 512);
+    add_step(w, i, (PACKED_SPACE const float *)x, x_at, acc);
+  }
 }

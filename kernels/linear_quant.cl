@@ -23,6 +23,25 @@ FUNCTION wint dot_pairs(const wuint *pairs, PACKED_SPACE const uint *x, uint n) 
   return sum;
 }
 
+/// Has all planes fetched 2 KiB of low codes behind a block of 32 columns: the next tile's at a tile's end.
+FUNCTION void prefetch_block(TilePlanes w, uint block) {
+  const uint ahead = block + 32 / LO_BITS;
+#pragma unroll
+  for (uint i = 0; i < LO_BITS; i++) PREFETCH(w.lo + (ahead * LO_BITS + i) * 16);
+#pragma unroll
+  for (uint i = 0; i < HI_BITS; i++) PREFETCH(w.hi + (ahead * HI_BITS + i) * 16);
+  PREFETCH(w.d + ahead * 32 / D_GROUP * (D_KIND == D_F16 ? 32 : 16));
+#if MIN_KIND != MIN_NONE
+  PREFETCH(w.dmin + ahead * 32 / D_GROUP * 32);
+#endif
+#if SCALE_KIND != SCALE_NONE
+  PREFETCH(w.scale + ahead * (32 / SUB_GROUP) * (SCALE_IS_BYTE ? 16 : 8));
+#endif
+#if MIN_KIND == MIN_UINT8
+  PREFETCH(w.min + ahead * 16);
+#endif
+}
+
 FUNCTION void multiply_tile(GLOBAL const uint *planes, PlaneArgs args, uint tile, PACKED_SPACE const uint *x,
                           const uint *x_at, wfloat *acc) {
   wuint pairs[16];

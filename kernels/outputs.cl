@@ -1,5 +1,6 @@
 // The end of a step. In: rows of activations, then logits. Out: the rows whose logits are wanted; the best token of
 // each, found in parts and merged without the host; and with `advance` the next step's token and position.
+#include "kernels/math.clh"
 
 /// A group copies 16 columns of one output row.
 KERNEL void select_rows(GLOBAL const float *in, GLOBAL const uint *step, SelectArgs args, GLOBAL float *out) {
@@ -16,9 +17,9 @@ KERNEL void argmax_parts(GLOBAL const float *logits, ArgmaxArgs args, GLOBAL flo
   logits += (size_t)row * args.stride;
   wfloat value = (wfloat)-INFINITY;
   wint column = (wint)0;
-  for (uint c = part * words * 16; c < end; c += 16) {  // rows are padded to 16 columns
+  for (uint c = part * words * 16; c < end; c += 16) {
     const wint here = as_wint(FIRST_LANES + c);
-    const wfloat v = loadw(logits + c);
+    const wfloat v = row_part(logits, c, args.width);
     const wint is_higher = (v > value) & (here < (wint)(int)args.width);
     value = WSELECT(value, v, is_higher);
     column = WSELECT(column, here, is_higher);

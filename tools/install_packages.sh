@@ -6,7 +6,8 @@ set -euo pipefail
 
 packages=(g++ cmake ninja-build pkg-config nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev libpcre2-dev
   libutf8proc-dev libcurl4-openssl-dev libssl-dev libzip-dev ocl-icd-opencl-dev opencl-headers python3 python3-pip ca-certificates)
-test_packages=(libgtest-dev librapidcheck-dev libbenchmark-dev clang-format clang libclang-rt-14-dev)
+test_packages=(libgtest-dev librapidcheck-dev libbenchmark-dev clang-format clang libclang-rt-14-dev pocl-opencl-icd oclgrind
+  python3-venv)
 case "${1:-test}" in
   build) ;;
   test) packages+=("${test_packages[@]}") ;;

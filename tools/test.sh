@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # Installs packages, builds everything into build/ and runs all tests. Fails when anything fails.
+# The tests of OpenCL run on PoCL, then on Intel's runtime, and the smallest ones under oclgrind, which finds races and
+# reads of what was never written; not with sanitizers, which do not know what drivers compile.
 # In: --asan or --tsan builds into a folder of its own with address and undefined-behaviour, or thread sanitizers; --fuzz
 # SECONDS only runs each fuzz target that long; other arguments go to ctest (e.g. -R Rules). With CI=true the C++ files'
 # format is checked too, and each fuzz target runs for a minute.
@@ -47,7 +49,33 @@ if [ "${CI:-}" = true ]; then
     xargs -0 clang-format --dry-run -Werror || { echo "test: clang-format -i mends these" >&2; exit 1; }
 fi
 
+test_with() { # VARIABLE=VALUE... -- ARGUMENT OF CTEST...
+  local variables=()
+  while [ "$1" != -- ]; do variables+=("$1"); shift; done
+  env "${variables[@]}" ctest --test-dir $build --output-on-failure --no-tests=error --parallel "$(nproc)" "${@:2}"
+}
+
 configure $build "${options[@]}"
 cmake --build $build --parallel "$(nproc)"
 if [ "${CI:-}" = true ] && [ $build = build ]; then fuzz 60; fi
-ctest --test-dir $build --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
+if [ $build != build ]; then
+  test_with OCL_ICD_VENDORS=/nonexistent -- "$@"
+  exit 0
+fi
+test_with LAMINA_TEST_OPENCL=required -- "$@"
+[ $# -eq 0 ] || exit 0
+echo "test: OpenCL on Intel's runtime"
+mapfile -t intel < <(tools/install_opencl.sh)
+test_with LAMINA_TEST_OPENCL=required "${intel[@]}" -- -R 'opencl_w'
+echo "test: the smallest kernels under oclgrind"
+small=Devices/Ops.ArgmaxTakesTheLowestIndexOfEqualLogits/opencl_w16
+small+=:Devices/Ops.ArgmaxTakesTheLowestIndexOfEqualLogits/opencl_w1
+small+=:Devices/Ops.SmallExpertWeightsAreNotBlownUpByNormalising/opencl_w1
+small+=:Devices/LinearOfType.HasTheReferencesBits/opencl_w16_F16
+: >build/oclgrind.log
+LAMINA_TEST_OPENCL=required oclgrind --data-races --uninitialized --log build/oclgrind.log \
+  build/lamina_tests --gtest_brief=1 --gtest_filter="$small"
+if grep . build/oclgrind.log; then
+  echo "test: oclgrind found the above" >&2
+  exit 1
+fi
