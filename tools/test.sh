@@ -65,7 +65,8 @@ fi
 test_with LAMINA_TEST_OPENCL=required -- "$@"
 [ $# -eq 0 ] || exit 0
 echo "test: OpenCL on Intel's runtime"
-mapfile -t intel < <(tools/install_opencl.sh)
+variables=$(tools/install_opencl.sh)
+mapfile -t intel <<<"$variables"
 test_with LAMINA_TEST_OPENCL=required "${intel[@]}" -- -R 'opencl_w'
 echo "test: the smallest kernels under oclgrind"
 small=Devices/Ops.ArgmaxTakesTheLowestIndexOfEqualLogits/opencl_w16
