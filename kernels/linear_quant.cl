@@ -23,9 +23,9 @@ FUNCTION wint dot_pairs(const wuint *pairs, PACKED_SPACE const uint *x, uint n) 
   return sum;
 }
 
-/// Has all planes fetched 2 KiB of low codes behind a block of 32 columns: the next tile's at a tile's end.
+/// Has all planes fetched 4 KiB of low codes behind a block of 32 columns: the next tile's at a tile's end.
 FUNCTION void prefetch_block(TilePlanes w, uint block) {
-  const uint ahead = block + 32 / LO_BITS;
+  const uint ahead = block + 64 / LO_BITS;
 #pragma unroll
   for (uint i = 0; i < LO_BITS; i++) PREFETCH(w.lo + (ahead * LO_BITS + i) * 16);
 #pragma unroll
@@ -67,7 +67,7 @@ FUNCTION void multiply_tile(GLOBAL const uint *planes, PlaneArgs args, uint tile
 #elif D_GROUP == 16
     for (uint h = 0; h < 2; h++) factor[h] = load_d(w, 2 * b + h);
 #endif
-#pragma unroll
+#pragma unroll 1
     for (uint t = 0; t < T; t++) {
       PACKED_SPACE const uint *words = x + x_at[t] + b * LAMINA_BLOCK_WORDS;
       PACKED_SPACE const float *fields = (PACKED_SPACE const float *)(words + 16);

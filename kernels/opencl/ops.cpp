@@ -23,24 +23,35 @@ void set_args(cl_kernel kernel, cl_uint index, const Arg& arg, const Rest&... re
   set_args(kernel, index + 1, rest...);
 }
 
+constexpr KernelPlace kEmbed = {"embed.cl", "", "embed"}, kNorm = {"norm.cl", "", "norm"};
+constexpr KernelPlace kAppend = {"append.cl", "", "append"}, kAttendMerge = {"attend.cl", " -DHEADS=1", "attend_merge"};
+constexpr KernelPlace kAttend[LAMINA_HEADS_TOGETHER] = {{"attend.cl", " -DHEADS=1", "attend"},
+                                                        {"attend.cl", " -DHEADS=2", "attend"},
+                                                        {"attend.cl", " -DHEADS=3", "attend"},
+                                                        {"attend.cl", " -DHEADS=4", "attend"}};
+constexpr KernelPlace kRoute = {"experts.cl", "", "route"}, kCombine = {"experts.cl", "", "combine"};
+constexpr KernelPlace kSelectRows = {"outputs.cl", "", "select_rows"}, kAdvance = {"outputs.cl", "", "advance"};
+constexpr KernelPlace kArgmaxOfParts = {"outputs.cl", "", "argmax_parts"};
+constexpr KernelPlace kArgmaxMerge = {"outputs.cl", "", "argmax_merge"};
+constexpr KernelPlace kPack[] = {{"pack.cl", " -DFORM=0", "pack"},  // by LAMINA_FORM_*
+                                 {"pack.cl", " -DFORM=1", "pack"},
+                                 {"pack.cl", " -DFORM=2", "pack"}};
+constexpr KernelPlace kLinearAlone = {nullptr, " -DT=1 -DALONE", "linear_alone", true};
+
 struct RowKernel {
   uint32_t rows;
-  KernelId id;
+  KernelPlace place;
 };
-constexpr RowKernel kRowKernels[] = {
-    {1, KernelId::kLinear1}, {2, KernelId::kLinear2}, {4, KernelId::kLinear4}, {8, KernelId::kLinear8}};
+constexpr RowKernel kRowKernels[] = {{1, {nullptr, " -DT=1", "linear"}},
+                                     {2, {nullptr, " -DT=2", "linear"}},
+                                     {4, {nullptr, " -DT=4", "linear"}},
+                                     {8, {nullptr, " -DT=8", "linear"}}};
 
 /// The kernel for so many rows: the least that does all at once, else that of most rows.
-RowKernel row_kernel(uint32_t rows) {
+const RowKernel& row_kernel(uint32_t rows) {
   for (const RowKernel& kernel : kRowKernels)
     if (kernel.rows >= rows) return kernel;
   return kRowKernels[std::size(kRowKernels) - 1];
-}
-
-KernelId pack_kernel(uint32_t form) {
-  return form == LAMINA_FORM_QUANT  ? KernelId::kPackQuant
-         : form == LAMINA_FORM_BF16 ? KernelId::kPackBf16
-                                    : KernelId::kPackFloat;
 }
 
 }  // namespace
@@ -56,7 +67,7 @@ void OpenClExecutable::launch_groups(cl_kernel kernel, uint64_t groups, uint64_t
 }
 /// Puts the token that the last step chose and the position behind its own into `step`.
 void OpenClExecutable::advance() {
-  launch_groups(kernels_.get(KernelId::kAdvance), 1, 1, result_.get(), step_buffer_.get(), capacity_.max_rows);
+  launch_groups(kernels_.get(kAdvance), 1, 1, result_.get(), step_buffer_.get(), capacity_.max_rows);
 }
 
 void OpenClExecutable::run_op(size_t index) {
@@ -78,7 +89,7 @@ void OpenClExecutable::run_op(const EmbedOp& op, size_t index) {
 }
 
 void OpenClExecutable::embed(const Matrix& table, launch::EmbedArgs args, Buf out) {
-  cl_kernel kernel = kernels_.get(KernelId::kEmbed, table.weight->tensor->type);
+  cl_kernel kernel = kernels_.get(kEmbed, table.weight->tensor->type);
   for (const Part& part : table.parts) {
     args.planes = part.planes;
     args.first_row = part.first_row;
@@ -97,7 +108,7 @@ void OpenClExecutable::run_op(const LinearOp& op, size_t index) {
     const bool alone = target_.lanes == kRowTile && group.args.n_rows == 1 && group.args.experts == 0 &&
                        LAMINA_PACKED_WORDS(group.form, bound.pack.n_cols) <= most_alone_;
     if (!alone && group.form != packed_form) {
-      launch_groups(kernels_.get(pack_kernel(group.form)), bound.pack.n_rows, 1, memory(op.in), memory(op.gate),
+      launch_groups(kernels_.get(kPack[group.form]), bound.pack.n_rows, 1, memory(op.in), memory(op.gate),
                     weights_.vectors(), bound.pack, packed_.get());
       packed_form = group.form;
     }
@@ -119,13 +130,13 @@ void OpenClExecutable::multiply(const LinearOp& op, const launch::PackArgs& pack
                               ? std::min(n_tiles, kGroupsPerUnit * std::max(1u, target_.info.compute_units))
                               : n_tiles;
   if (alone) {
-    launch_groups(kernels_.get(KernelId::kLinearAlone, group.type), groups, 1, memory(op.in), memory(op.gate),
-                  weights_.vectors(), pack, group.args, planes[0], planes[1], planes[2], residual[0], residual[1],
-                  residual[2], out[0], out[1], out[2]);
+    launch_groups(kernels_.get(kLinearAlone, group.type), groups, 1, memory(op.in), memory(op.gate), weights_.vectors(),
+                  pack, group.args, planes[0], planes[1], planes[2], residual[0], residual[1], residual[2], out[0],
+                  out[1], out[2]);
     return;
   }
-  const RowKernel kernel = row_kernel(group.args.experts != 0 ? 1 : group.args.n_rows);
-  launch_groups(kernels_.get(kernel.id, group.type), groups, ceil_div(group.args.n_rows, kernel.rows), packed_.get(),
+  const RowKernel& kernel = row_kernel(group.args.experts != 0 ? 1 : group.args.n_rows);
+  launch_groups(kernels_.get(kernel.place, group.type), groups, ceil_div(group.args.n_rows, kernel.rows), packed_.get(),
                 weights_.vectors(), chosen_.get(), group.args, planes[0], planes[1], planes[2], residual[0],
                 residual[1], residual[2], out[0], out[1], out[2]);
 }
@@ -134,8 +145,8 @@ void OpenClExecutable::run_op(const NormOp& op, size_t index) {
   const launch::NormOpArgs args = {n_rows(buffer(op.in).set), buffer(op.in).width, stride(op.in),
                                    stride(op.residual),       stride(op.out),      op.residual != kNoBuf,
                                    norms_[index][0]};
-  launch_groups(kernels_.get(KernelId::kNorm), args.n_rows, 1, memory(op.in), memory(op.residual), weights_.vectors(),
-                args, memory(op.out));
+  launch_groups(kernels_.get(kNorm), args.n_rows, 1, memory(op.in), memory(op.residual), weights_.vectors(), args,
+                memory(op.out));
 }
 
 void OpenClExecutable::run_op(const AppendOp& op, size_t index) {
@@ -159,7 +170,7 @@ void OpenClExecutable::run_op(const AppendOp& op, size_t index) {
   args.position_at = capacity_.max_rows;
   args.pages_at = 2 * capacity_.max_rows;
   cl_mem rotations = op.rope >= 0 ? rotations_[static_cast<size_t>(op.rope)].get() : dummy_.get();
-  launch_groups(kernels_.get(KernelId::kAppend), args.n_head + (args.has_k != 0 ? 2 * args.n_head_kv : 0), args.n_rows,
+  launch_groups(kernels_.get(kAppend), args.n_head + (args.has_k != 0 ? 2 * args.n_head_kv : 0), args.n_rows,
                 memory(op.q), memory(op.k), memory(op.v), weights_.vectors(), rotations, step_buffer_.get(), args,
                 kv_[op.layer].k.get(), kv_[op.layer].v.get());
 }
@@ -187,15 +198,14 @@ void OpenClExecutable::run_op(const AttendOp& op, size_t index) {
       args.n_splits == 1 ? rows : static_cast<uint32_t>(std::max<uint64_t>(1, kMostPartFloats / part_floats));
   const uint32_t of_kv = op.n_head / shape.n_head_kv, blocks = ceil_div(of_kv, LAMINA_HEADS_TOGETHER);
   const uint32_t heads = ceil_div(of_kv, blocks);
-  const auto kernel = static_cast<KernelId>(static_cast<uint32_t>(KernelId::kAttend1) + heads - 1);
   for (uint32_t row = 0; row < rows; row += rows_at_once) {
     args.first_row = row;
     args.n_rows = std::min(rows_at_once, rows - row);
-    launch_groups(kernels_.get(kernel), uint64_t{shape.n_head_kv} * blocks * args.n_splits, args.n_rows, memory(op.q),
-                  kv_[op.layer].k.get(), kv_[op.layer].v.get(), weights_.vectors(), step_buffer_.get(), args,
-                  parts_.get(), memory(op.out));
+    launch_groups(kernels_.get(kAttend[heads - 1]), uint64_t{shape.n_head_kv} * blocks * args.n_splits, args.n_rows,
+                  memory(op.q), kv_[op.layer].k.get(), kv_[op.layer].v.get(), weights_.vectors(), step_buffer_.get(),
+                  args, parts_.get(), memory(op.out));
     if (args.n_splits == 1) continue;
-    launch_groups(kernels_.get(KernelId::kAttendMerge), op.n_head, args.n_rows, parts_.get(), step_buffer_.get(), args,
+    launch_groups(kernels_.get(kAttendMerge), op.n_head, args.n_rows, parts_.get(), step_buffer_.get(), args,
                   memory(op.out));
   }
 }
@@ -203,21 +213,20 @@ void OpenClExecutable::run_op(const AttendOp& op, size_t index) {
 void OpenClExecutable::run_op(const RouteOp& op, size_t) {
   const launch::RouteArgs args = {n_rows(RowSet::kTokens),          op.n_expert,  op.n_used, stride(op.logits),
                                   static_cast<uint32_t>(op.gating), op.normalize, op.scale};
-  launch_groups(kernels_.get(KernelId::kRoute), args.n_rows, 1, memory(op.logits), args, chosen_.get(),
-                expert_weights_.get());
+  launch_groups(kernels_.get(kRoute), args.n_rows, 1, memory(op.logits), args, chosen_.get(), expert_weights_.get());
 }
 
 void OpenClExecutable::run_op(const CombineOp& op, size_t) {
   const launch::CombineArgs args = {n_rows(RowSet::kTokens), op.n_used,      buffer(op.out).width, stride(op.in),
                                     stride(op.residual),     stride(op.out), op.residual != kNoBuf};
-  launch_groups(kernels_.get(KernelId::kCombine), ceil_div(args.width, kRowTile), args.n_rows, memory(op.in),
+  launch_groups(kernels_.get(kCombine), ceil_div(args.width, kRowTile), args.n_rows, memory(op.in),
                 expert_weights_.get(), memory(op.residual), args, memory(op.out));
 }
 
 void OpenClExecutable::run_op(const SelectOp& op, size_t) {
   const launch::SelectArgs args = {n_outputs_, buffer(op.out).width, stride(op.in), stride(op.out),
                                    3 * capacity_.max_rows};
-  launch_groups(kernels_.get(KernelId::kSelectRows), ceil_div(args.width, kRowTile), args.n_rows, memory(op.in),
+  launch_groups(kernels_.get(kSelectRows), ceil_div(args.width, kRowTile), args.n_rows, memory(op.in),
                 step_buffer_.get(), args, memory(op.out));
 }
 
@@ -225,10 +234,9 @@ void OpenClExecutable::run_op(const ArgmaxOp& op, size_t) {
   const uint32_t width = buffer(op.logits).width;
   const launch::ArgmaxArgs args = {n_outputs_, width, stride(op.logits),
                                    std::min(kArgmaxParts, ceil_div(width, 16 * kRowTile))};
-  launch_groups(kernels_.get(KernelId::kArgmaxParts), args.n_parts, args.n_rows, memory(op.logits), args, best_.get(),
+  launch_groups(kernels_.get(kArgmaxOfParts), args.n_parts, args.n_rows, memory(op.logits), args, best_.get(),
                 best_index_.get());
-  launch_groups(kernels_.get(KernelId::kArgmaxMerge), args.n_rows, 1, best_.get(), best_index_.get(), args,
-                result_.get());
+  launch_groups(kernels_.get(kArgmaxMerge), args.n_rows, 1, best_.get(), best_index_.get(), args, result_.get());
 }
 
 }  // namespace lamina::opencl
