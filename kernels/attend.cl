@@ -6,17 +6,64 @@
 
 /// Floats of a part: sums padded to 16, then maximum and denominator.
 #define PART(dim) (((dim) + 31) / 16 * 16)
+#define MOST_SUMS (LAMINA_MOST_HEAD_DIM + 16)
+/// Words of a head that are worked on at once: with those of the other heads, enough chains of fma to hide its latency.
+#define WORDS (HEADS == 1 ? 4 : HEADS == 2 ? 2 : 1)
 
 /// The first position that a query sees.
 FUNCTION uint first_seen(AttendArgs args, uint position) {
   return args.window != 0 && position >= args.window ? position - args.window + 1 : 0;
 }
 
+/// q.k of the positions of WORDS words for all heads, to `scores`; k: [dim][LAMINA_PAGE].
+FUNCTION void dot_keys(GLOBAL const float *q, const uint *q_at, GLOBAL const half *k, uint dim, LOCAL float *scores) {
+  wfloat dots[HEADS][WORDS];
+#pragma unroll
+  for (uint i = 0; i < HEADS * WORDS; i++) dots[i / WORDS][i % WORDS] = (wfloat)0.0f;
+  for (uint d = 0; d < dim; d++) {
+#pragma unroll
+    for (uint w = 0; w < WORDS; w++) {
+      const wfloat keys = loadw_half(k + d * LAMINA_PAGE + 16 * w);
+#pragma unroll
+      for (uint h = 0; h < HEADS; h++) dots[h][w] = fma((wfloat)q[q_at[h] + d], keys, dots[h][w]);
+    }
+  }
+#pragma unroll
+  for (uint i = 0; i < HEADS * WORDS; i++)
+    storew(dots[i / WORDS][i % WORDS], scores + i / WORDS * LAMINA_PAGE + i % WORDS * 16);
+}
+
+/// sums = sums * shrink + weights.v over the positions [lo, hi), for n_words words of all heads; n_last: values of the
+/// last word; v: [LAMINA_PAGE][dim].
+FUNCTION void add_values(LOCAL const float *weights, const float *shrink, GLOBAL const half *v, uint dim, uint lo,
+                         uint hi, uint n_words, uint n_last, LOCAL float *sums) {
+  wfloat sum[HEADS][WORDS];
+#pragma unroll
+  for (uint h = 0; h < HEADS; h++) {
+#pragma unroll
+    for (uint w = 0; w < n_words; w++) sum[h][w] = loadw(sums + h * MOST_SUMS + 16 * w) * shrink[h];
+  }
+  for (uint p = lo; p < hi; p++) {
+#pragma unroll
+    for (uint w = 0; w < n_words; w++) {
+      GLOBAL const half *at = v + p * dim + 16 * w;
+      const wfloat values = n_last == 16 ? loadw_half(at) : loadw_half_part(at, n_last);
+#pragma unroll
+      for (uint h = 0; h < HEADS; h++) sum[h][w] = fma((wfloat)weights[h * LAMINA_PAGE + p], values, sum[h][w]);
+    }
+  }
+#pragma unroll
+  for (uint h = 0; h < HEADS; h++) {
+#pragma unroll
+    for (uint w = 0; w < n_words; w++) storew(sum[h][w], sums + h * MOST_SUMS + 16 * w);
+  }
+}
+
 KERNEL void attend(GLOBAL const float *q, GLOBAL const half *k_pages, GLOBAL const half *v_pages,
                    GLOBAL const float *vectors, GLOBAL const uint *step, AttendArgs args, GLOBAL float *parts,
                    GLOBAL float *out) {
-  LOCAL float sums[HEADS * (LAMINA_MOST_HEAD_DIM + 16)];
-  LOCAL float weights[HEADS * LAMINA_PAGE];
+  LOCAL float sums[HEADS * MOST_SUMS];
+  LOCAL float weights[HEADS * LAMINA_PAGE];  // scores at first
   LOCAL float scratch[16];
   const uint row = args.first_row + GROUP_Y(), position = step[args.position_at + row];
   const uint dim_k = args.head_dim_k, dim_v = args.head_dim_v, of_kv = args.n_head / args.n_head_kv;
@@ -28,13 +75,15 @@ KERNEL void attend(GLOBAL const float *q, GLOBAL const half *k_pages, GLOBAL con
   const float scale = args.temperature == LAMINA_NONE ? args.scale : vectors[args.temperature + position];
   GLOBAL const uint *table = step + step[args.pages_at + row];
 
-  uint head[HEADS];  // a block that is not full does its last head again
-  float most[HEADS], total[HEADS];
+  uint head[HEADS], q_at[HEADS];  // a block that is not full does its last head again
+  float most[HEADS], total[HEADS], shrink[HEADS];
+#pragma unroll
   for (uint h = 0; h < HEADS; h++) {
     head[h] = kv_head * of_kv + min(in_block + h, of_kv - 1);
+    q_at[h] = head[h] * dim_k;
     most[h] = -INFINITY;
     total[h] = 0.0f;
-    for (uint c = 0; c < dim_v; c += 16) storew((wfloat)0.0f, sums + h * (LAMINA_MOST_HEAD_DIM + 16) + c);
+    for (uint c = 0; c < dim_v; c += 16) storew((wfloat)0.0f, sums + h * MOST_SUMS + c);
   }
   q += (size_t)row * args.q_stride;
 
@@ -42,33 +91,23 @@ KERNEL void attend(GLOBAL const float *q, GLOBAL const half *k_pages, GLOBAL con
     const uint lo = max(begin, page * LAMINA_PAGE) % LAMINA_PAGE, hi = min(end - page * LAMINA_PAGE, (uint)LAMINA_PAGE);
     const size_t at = (size_t)table[page] * args.n_head_kv + kv_head;
     GLOBAL const half *k = k_pages + at * dim_k * LAMINA_PAGE, *v = v_pages + at * dim_v * LAMINA_PAGE;
-    wfloat score[HEADS][LAMINA_PAGE / 16];
-    wint seen_lanes[LAMINA_PAGE / 16];
-    for (uint j = 0; j < LAMINA_PAGE / 16; j++) {
-      const wint lane = as_wint(FIRST_LANES + 16 * j);
-      seen_lanes[j] = (lane >= (wint)(int)lo) & (lane < (wint)(int)hi);
-      wfloat dot_[HEADS];
-      for (uint h = 0; h < HEADS; h++) dot_[h] = (wfloat)0.0f;
-      if (16 * j < hi && 16 * j + 16 > lo) {
-        for (uint d = 0; d < dim_k; d++) {
-          const wfloat keys = loadw_half(k + d * LAMINA_PAGE + 16 * j);
-          for (uint h = 0; h < HEADS; h++) dot_[h] = fma((wfloat)q[head[h] * dim_k + d], keys, dot_[h]);
-        }
-      }
-      for (uint h = 0; h < HEADS; h++) {
-        wfloat s = dot_[h] * scale;
-        if (args.softcap != 0.0f) s = softcap_w(s, args.softcap);
-        score[h][j] = WSELECT((wfloat)-INFINITY, s, seen_lanes[j]);
-      }
-    }
-    float shrink[HEADS];
+    for (uint p = lo / (16 * WORDS) * 16 * WORDS; p < hi; p += 16 * WORDS) dot_keys(q, q_at, k + p, dim_k, weights + p);
+#pragma unroll
     for (uint h = 0; h < HEADS; h++) {
-      const wfloat pair0 = fmax(score[h][0], score[h][1]), pair1 = fmax(score[h][2], score[h][3]);
-      const float higher = fmax(most[h], tree_max(fmax(pair0, pair1), scratch));
-      wfloat lanes = (wfloat)0.0f;
-      for (uint j = 0; j < LAMINA_PAGE / 16; j++) {
-        const wfloat weight = WSELECT((wfloat)0.0f, exp_w(score[h][j] - higher), seen_lanes[j]);
-        storew(weight, weights + h * LAMINA_PAGE + 16 * j);
+      LOCAL float *of_head = weights + h * LAMINA_PAGE;
+      wfloat highest = (wfloat)-INFINITY, lanes = (wfloat)0.0f;
+      for (uint p = lo / 16 * 16; p < hi; p += 16) {
+        const wint lane = as_wint(FIRST_LANES + p);
+        wfloat s = loadw(of_head + p) * scale;
+        if (args.softcap != 0.0f) s = softcap_w(s, args.softcap);
+        s = WSELECT((wfloat)-INFINITY, s, (lane >= (wint)(int)lo) & (lane < (wint)(int)hi));
+        storew(s, of_head + p);
+        highest = fmax(highest, s);
+      }
+      const float higher = fmax(most[h], tree_max(highest, scratch));
+      for (uint p = lo / 16 * 16; p < hi; p += 16) {
+        const wfloat weight = exp_w(loadw(of_head + p) - higher);  // 0 of what is not seen
+        storew(weight, of_head + p);
         lanes = lanes + weight;
       }
       shrink[h] = exp_1(most[h] - higher);
@@ -76,21 +115,16 @@ KERNEL void attend(GLOBAL const float *q, GLOBAL const half *k_pages, GLOBAL con
       total[h] = fma(total[h], shrink[h], tree_sum(lanes, scratch));
     }
     BARRIER();
-    for (uint c = 0; c < dim_v; c += 16) {
-      wfloat sum[HEADS];
-      for (uint h = 0; h < HEADS; h++) sum[h] = loadw(sums + h * (LAMINA_MOST_HEAD_DIM + 16) + c) * shrink[h];
-      for (uint p = lo; p < hi; p++) {
-        const wfloat values =
-            c + 16 <= dim_v ? loadw_half(v + p * dim_v + c) : loadw_half_part(v + p * dim_v + c, dim_v - c);
-        for (uint h = 0; h < HEADS; h++) sum[h] = fma((wfloat)weights[h * LAMINA_PAGE + p], values, sum[h]);
-      }
-      for (uint h = 0; h < HEADS; h++) storew(sum[h], sums + h * (LAMINA_MOST_HEAD_DIM + 16) + c);
-    }
+    uint c = 0;
+    for (; c + 16 * WORDS <= dim_v; c += 16 * WORDS)
+      add_values(weights, shrink, v + c, dim_v, lo, hi, WORDS, 16, sums + c);
+    for (; c + 16 <= dim_v; c += 16) add_values(weights, shrink, v + c, dim_v, lo, hi, 1, 16, sums + c);
+    if (c < dim_v) add_values(weights, shrink, v + c, dim_v, lo, hi, 1, dim_v - c, sums + c);
     BARRIER();
   }
 
   for (uint h = 0; is_seen && h < HEADS && in_block + h < of_kv; h++) {
-    LOCAL const float *sum = sums + h * (LAMINA_MOST_HEAD_DIM + 16);
+    LOCAL const float *sum = sums + h * MOST_SUMS;
     if (args.n_splits == 1) {
       GLOBAL float *to = out + (size_t)row * args.out_stride + head[h] * dim_v;
       // Adding 0: the merge with nothing makes a -0 a 0.

@@ -20,11 +20,12 @@ FUNCTION void softmax_local(LOCAL float *x, uint n, LOCAL float *scratch) {
   BARRIER();
 }
 
-/// The n_used highest probabilities of a row, ties to the lowest index. A group does one row.
+/// The n_used highest probabilities of a row, ties to the lowest index: those that fewer than n_used come before. A group
+/// does one row.
 KERNEL void route(GLOBAL const float *logits, RouteArgs args, GLOBAL uint *chosen, GLOBAL float *weights) {
   LOCAL float p[LAMINA_MOST_EXPERTS];
   LOCAL float weight[LAMINA_MOST_EXPERTS];
-  LOCAL uint rank[LAMINA_MOST_EXPERTS];
+  LOCAL int rank[LAMINA_MOST_EXPERTS];
   LOCAL float scratch[16];
   const uint n = args.n_expert, n_used = args.n_used;
   logits += (size_t)GROUP() * args.stride;
@@ -38,18 +39,23 @@ KERNEL void route(GLOBAL const float *logits, RouteArgs args, GLOBAL uint *chose
     for (uint c = 0; c < n; c += 16) storew(sigmoid_w(loadw(p + c)), p + c);
     BARRIER();
   }
-  for (uint e = LANE(); e < n; e += L) {
-    uint before = 0;
-    for (uint other = 0; other < n; other++) before += p[other] > p[e] || (p[other] == p[e] && other < e);
-    rank[e] = before;
+  for (uint c = 0; c < n; c += 16) {
+    const wfloat mine = loadw(p + c);
+    wint before = (wint)0;
+    for (uint other = 0; other < n; other++) {
+      const wfloat its = (wfloat)p[other];
+      const wint is_before = (its > mine) | ((its == mine) & (as_wint(FIRST_LANES + c) > (wint)(int)other));
+      before += WSELECT((wint)0, (wint)1, is_before);
+    }
+    storew(before, rank + c);
   }
   BARRIER();
-  for (uint e = LANE(); e < n; e += L) {
-    if (rank[e] >= n_used) continue;
-    uint slot = 0;
-    for (uint other = 0; other < e; other++) slot += rank[other] < n_used;
-    weight[slot] = p[e];
-    chosen[GROUP() * n_used + slot] = e;
+  if (LANE() == 0) {
+    for (uint e = 0, slot = 0; e < n && slot < n_used; e++) {
+      if (rank[e] >= (int)n_used) continue;
+      weight[slot] = p[e];
+      chosen[GROUP() * n_used + slot++] = e;
+    }
   }
   BARRIER();
   if (args.gating == 2) softmax_local(weight, n_used, scratch);
@@ -60,7 +66,8 @@ KERNEL void route(GLOBAL const float *logits, RouteArgs args, GLOBAL uint *chose
       lanes = lanes + WSELECT((wfloat)0.0f, loadw(weight + c), lanes_in(c, n_used));
     total = fmax(tree_sum(lanes, scratch), 0x1p-14f);  // the smallest normal f16
   }
-  for (uint slot = LANE(); slot < n_used; slot += L) weights[GROUP() * n_used + slot] = weight[slot] / total * args.scale;
+  for (uint slot = LANE(); slot < n_used; slot += L)
+    weights[GROUP() * n_used + slot] = weight[slot] / total * args.scale;
 }
 
 /// y = fma(w_e, in_e, y) from 0 over a row's experts, then + residual. A group does 16 columns of one row.

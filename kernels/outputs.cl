@@ -8,21 +8,25 @@ KERNEL void select_rows(GLOBAL const float *in, GLOBAL const uint *step, SelectA
   storew(loadw(in + (size_t)row * args.in_stride + c), out + (size_t)GROUP_Y() * args.out_stride + c);
 }
 
-/// The highest of a part of a row's columns and its index, the lowest of equals: -infinity and 0 without a number.
+#define NO_COLUMN 0x7fffffff
+
+/// The highest of a part of a row's columns and its index, the lowest of equals: -infinity and NO_COLUMN without a
+/// number.
 KERNEL void argmax_parts(GLOBAL const float *logits, ArgmaxArgs args, GLOBAL float *best, GLOBAL uint *best_index) {
   LOCAL float values[16];
   LOCAL int columns[16];
   const uint part = GROUP(), row = GROUP_Y(), n_words = (args.width + 15) / 16;
-  const uint words = (n_words + args.n_parts - 1) / args.n_parts, end = min(args.width, (part + 1) * words * 16);
+  const uint words = (n_words + args.n_parts - 1) / args.n_parts, first = part * words;
   logits += (size_t)row * args.stride;
   wfloat value = (wfloat)-INFINITY;
-  wint column = (wint)0;
-  for (uint c = part * words * 16; c < end; c += 16) {
+  wint column = (wint)NO_COLUMN;
+  for (uint word = min(n_words, first + words); word > first; word--) {  // descending: of equals the last one stays
+    const uint c = 16 * (word - 1);
     const wint here = as_wint(FIRST_LANES + c);
     const wfloat v = row_part(logits, c, args.width);
-    const wint is_higher = (v > value) & (here < (wint)(int)args.width);
-    value = WSELECT(value, v, is_higher);
-    column = WSELECT(column, here, is_higher);
+    const wint is_better = (v >= value) & (here < (wint)(int)args.width);
+    value = WSELECT(value, v, is_better);
+    column = WSELECT(column, here, is_better);
   }
   storew(value, values);
   storew(column, columns);
@@ -44,8 +48,8 @@ KERNEL void argmax_merge(GLOBAL const float *best, GLOBAL const uint *best_index
   if (LANE() != 0) return;
   uint highest = row * args.n_parts;
   for (uint part = highest + 1; part < (row + 1) * args.n_parts; part++)
-    if (best[part] > best[highest]) highest = part;
-  result[row] = best_index[highest];
+    if (best[part] > best[highest] || best_index[highest] == NO_COLUMN) highest = part;
+  result[row] = best_index[highest] == NO_COLUMN ? 0 : best_index[highest];
   result[args.n_rows + row] = as_uint(best[highest]);
 }
 
