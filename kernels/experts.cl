@@ -20,8 +20,8 @@ FUNCTION void softmax_local(LOCAL float *x, uint n, LOCAL float *scratch) {
   BARRIER();
 }
 
-/// The n_used highest probabilities of a row, ties to the lowest index: those that fewer than n_used come before. A group
-/// does one row.
+/// The n_used highest probabilities of a row, ties to the lowest index: those that fewer than n_used come before. A
+/// group does one row.
 KERNEL void route(GLOBAL const float *logits, RouteArgs args, GLOBAL uint *chosen, GLOBAL float *weights) {
   LOCAL float p[LAMINA_MOST_EXPERTS];
   LOCAL float weight[LAMINA_MOST_EXPERTS];
