@@ -16,10 +16,10 @@ FUNCTION float weight_at(GLOBAL const uint *planes, PlaneArgs args, uint tile, u
 #if HI_BITS != 0
   code |= code_at(w.hi + lane, HI_BITS, column) << LO_BITS;
 #endif
-#if TABLE
+#if LOOK_UP
   int value = (int)kTable[code] - OFFSET;
 #else
-  int value = (int)code - OFFSET;
+  int value = STEP * (int)code - OFFSET;
 #endif
   int s = 1;
 #if SCALE_KIND != SCALE_NONE

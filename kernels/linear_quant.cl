@@ -10,8 +10,8 @@
 #define FIT (32767 / (127 * (MOST)))
 #define RUN (FIT >= 16 && !HALVES ? 16 : FIT >= 8 ? 8 : FIT >= 4 ? 4 : 2)
 
-/// Sum of n products of pairs; n is a multiple of RUN.
-FUNCTION wint dot_pairs(const wuint *pairs, PACKED_SPACE const uint *x, uint n) {
+/// Sum of value * x over n words, a multiple of RUN; sum_x: of x.
+FUNCTION wfloat block_sum(const wuint *pairs, PACKED_SPACE const uint *x, uint n, float sum_x) {
   wint sum = (wint)0;
 #pragma unroll
   for (uint i = 0; i < n; i += RUN) {
@@ -20,7 +20,7 @@ FUNCTION wint dot_pairs(const wuint *pairs, PACKED_SPACE const uint *x, uint n) 
     for (uint j = 1; j < RUN; j++) run = add_halves(run, multiply_halves(pairs[i + j], x[i + j]));
     sum += sum_halves(run);
   }
-  return sum;
+  return to_wfloat(sum) * (float)STEP - SUM_OFFSET * sum_x;
 }
 
 /// Has all planes fetched 4 KiB of low codes behind a block of 32 columns: the next tile's at a tile's end.
@@ -72,8 +72,8 @@ FUNCTION void multiply_tile(GLOBAL const uint *planes, PlaneArgs args, uint tile
       PACKED_SPACE const uint *words = x + x_at[t] + b * LAMINA_BLOCK_WORDS;
       PACKED_SPACE const float *fields = (PACKED_SPACE const float *)(words + 16);
 #if HALVES
-      const wfloat lo = to_wfloat(dot_pairs(pairs, words, 8)) - SUM_OFFSET * fields[PACKED_SUM_HALF];
-      const wfloat hi = to_wfloat(dot_pairs(pairs + 8, words + 8, 8)) - SUM_OFFSET * fields[PACKED_SUM_HALF + 1];
+      const wfloat lo = block_sum(pairs, words, 8, fields[PACKED_SUM_HALF]);
+      const wfloat hi = block_sum(pairs + 8, words + 8, 8, fields[PACKED_SUM_HALF + 1]);
 #if D_GROUP == 16
       acc[t] = fma(factor[0], lo * fields[PACKED_A], acc[t]);
       acc[t] = fma(factor[1], hi * fields[PACKED_A], acc[t]);
@@ -81,7 +81,7 @@ FUNCTION void multiply_tile(GLOBAL const uint *planes, PlaneArgs args, uint tile
       a[t] = fma(fma(hi, factor[1], lo * factor[0]), (wfloat)fields[PACKED_A], a[t]);
 #endif
 #else
-      wfloat sum = to_wfloat(dot_pairs(pairs, words, 16)) - SUM_OFFSET * fields[PACKED_SUM];
+      wfloat sum = block_sum(pairs, words, 16, fields[PACKED_SUM]);
 #if SCALE_KIND == SCALE_ODD_DELTA
       sum = fma(sum, factor[0], shift * fields[PACKED_SUM]);
 #elif SCALE_KIND != SCALE_NONE
