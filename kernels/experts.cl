@@ -76,7 +76,7 @@ KERNEL void combine(GLOBAL const float *in, GLOBAL const float *weights, GLOBAL 
   const uint row = GROUP_Y(), c = 16 * GROUP();
   wfloat y = (wfloat)0.0f;
   for (uint pair = row * args.n_used; pair < (row + 1) * args.n_used; pair++)
-    y = fma((wfloat)weights[pair], loadw(in + (size_t)pair * args.in_stride + c), y);
-  if (args.has_residual) y = y + loadw(residual + (size_t)row * args.residual_stride + c);
+    y = fma((wfloat)weights[pair], row_part(in + (size_t)pair * args.in_stride, c, args.width), y);
+  if (args.has_residual) y = y + row_part(residual + (size_t)row * args.residual_stride, c, args.width);
   storew(y, out + (size_t)row * args.out_stride + c);
 }

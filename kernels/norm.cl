@@ -12,7 +12,7 @@ KERNEL void norm(GLOBAL const float *in, GLOBAL const float *residual, GLOBAL co
   const NormSums sums = norm_sums(args.norm, in, args.width, scratch);
   for (uint c = 0; c < args.width; c += 16) {
     wfloat v = norm_part(args.norm, sums, in, c, args.width, 0, vectors);
-    if (args.has_residual) v = v + loadw(residual + c);
+    if (args.has_residual) v = v + row_part(residual, c, args.width);
     storew(v, out + c);
   }
 }

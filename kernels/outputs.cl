@@ -5,7 +5,7 @@
 /// A group copies 16 columns of one output row.
 KERNEL void select_rows(GLOBAL const float *in, GLOBAL const uint *step, SelectArgs args, GLOBAL float *out) {
   const uint row = step[args.outputs_at + GROUP_Y()], c = 16 * GROUP();
-  storew(loadw(in + (size_t)row * args.in_stride + c), out + (size_t)GROUP_Y() * args.out_stride + c);
+  storew(row_part(in + (size_t)row * args.in_stride, c, args.width), out + (size_t)GROUP_Y() * args.out_stride + c);
 }
 
 #define NO_COLUMN 0x7fffffff
