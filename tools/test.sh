@@ -67,7 +67,8 @@ test_with LAMINA_TEST_OPENCL=required -- "$@"
 echo "test: OpenCL on Intel's runtime"
 variables=$(tools/install_opencl.sh)
 mapfile -t intel <<<"$variables"
-test_with LAMINA_TEST_OPENCL=required "${intel[@]}" -- -R 'opencl_w'
+test_with LAMINA_TEST_OPENCL=required "${intel[@]}" -- \
+  -R '(Ops|Linear)\..*opencl_w|LinearOfType.*opencl_w16_(F16|BF16|Q5_1|Q8_0|Q2_K|Q4_K|Q6_K|IQ1_S|IQ4_XS|NVFP4)$'
 echo "test: the smallest kernels under oclgrind"
 small=Devices/Ops.ArgmaxTakesTheLowestIndexOfEqualLogits/opencl_w16
 small+=:Devices/Ops.ArgmaxTakesTheLowestIndexOfEqualLogits/opencl_w1
