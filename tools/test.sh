@@ -73,7 +73,6 @@ echo "test: the smallest kernels under oclgrind"
 small=Devices/Ops.ArgmaxTakesTheLowestIndexOfEqualLogits/opencl_w16
 small+=:Devices/Ops.ArgmaxTakesTheLowestIndexOfEqualLogits/opencl_w1
 small+=:Devices/Ops.SmallExpertWeightsAreNotBlownUpByNormalising/opencl_w1
-small+=:Devices/LinearOfType.HasTheReferencesBits/opencl_w16_F16
 : >build/oclgrind.log
 LAMINA_TEST_OPENCL=required oclgrind --data-races --uninitialized --log build/oclgrind.log \
   build/lamina_tests --gtest_brief=1 --gtest_filter="$small"
