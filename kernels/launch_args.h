@@ -59,14 +59,13 @@ typedef struct {
 #define LAMINA_MOST_PRODUCTS 3
 /// Forms of a packed row. Quant: for each 32 columns LAMINA_BLOCK_WORDS words: 16 of codes in the device's form, then as
 /// floats a, sum(q), xs and for the two halves of 16 columns sum(q) lo and hi, xs lo and hi. Float: a float a column,
-/// padded to 16. Bf16: the same, rounded to bf16, and 16 words of pack.clh's.
+/// padded to 16. Bf16: the same, rounded to bf16.
 #define LAMINA_FORM_QUANT 0
 #define LAMINA_FORM_FLOAT 1
 #define LAMINA_FORM_BF16 2
 #define LAMINA_BLOCK_WORDS 24
 #define LAMINA_PACKED_WORDS(form, n_cols) \
-  ((form) == LAMINA_FORM_QUANT ? (n_cols) / 32 * LAMINA_BLOCK_WORDS \
-                               : ((n_cols) + 15) / 16 * 16 + ((form) == LAMINA_FORM_BF16 ? 16 : 0))
+  ((form) == LAMINA_FORM_QUANT ? (n_cols) / 32 * LAMINA_BLOCK_WORDS : ((n_cols) + 15) / 16 * 16)
 /// Products of one type that share an input. Row i of the outputs reads packed row i / rows_per_input.
 typedef struct {
   uint n_products, n_rows, n_cols;
