@@ -5,8 +5,8 @@
 
 /// The head x, normalised and rotated, to `head`; `first` is its place in all that the norm's weight covers.
 FUNCTION void turn_head(AppendArgs args, NormArgs norm, GLOBAL const float *x, uint first, GLOBAL const float *vectors,
-                      GLOBAL const float *cosines, LOCAL float *head, LOCAL float *scratch) {
-  const uint dim = args.head_dim_k, n_pairs = args.n_pairs;
+                        GLOBAL const float *cosines, LOCAL float *head, LOCAL float *scratch) {
+  const uint dim = args.heads.head_dim_k, n_pairs = args.n_pairs;
   if (norm.kind == 0) {
     for (uint i = LANE(); i < dim; i += L) head[i] = x[i];
   } else {
@@ -28,26 +28,26 @@ KERNEL void append(GLOBAL float *q, GLOBAL const float *k, GLOBAL const float *v
                    GLOBAL half *v_pages) {
   LOCAL float head[LAMINA_MOST_HEAD_DIM + 16];
   LOCAL float scratch[16];
-  const uint row = GROUP_Y(), dim_k = args.head_dim_k, dim_v = args.head_dim_v;
-  const uint position = step[args.position_at + row], slot = position % LAMINA_PAGE;
+  const uint row = GROUP_Y(), dim_k = args.heads.head_dim_k, dim_v = args.heads.head_dim_v;
+  const uint position = step[args.heads.position_at + row], slot = position % LAMINA_PAGE;
   GLOBAL const float *cosines = rotations + (size_t)position * 2 * args.n_pairs;
   uint h = GROUP();
-  if (h < args.n_head) {
+  if (h < args.heads.n_head) {
     q += (size_t)row * args.q_stride + h * dim_k;
     turn_head(args, args.q_norm, q, h * dim_k, vectors, cosines, head, scratch);
     for (uint i = LANE(); i < dim_k; i += L) q[i] = head[i];
     return;
   }
-  h -= args.n_head;
-  const size_t page = step[step[args.pages_at + row] + position / LAMINA_PAGE] * (size_t)args.n_head_kv;
-  if (h < args.n_head_kv) {
+  h -= args.heads.n_head;
+  const size_t page = step[step[args.heads.pages_at + row] + position / LAMINA_PAGE] * (size_t)args.heads.n_head_kv;
+  if (h < args.heads.n_head_kv) {
     k += (size_t)row * args.k_stride + h * dim_k;
     turn_head(args, args.k_norm, k, h * dim_k, vectors, cosines, head, scratch);
     k_pages += (page + h) * dim_k * LAMINA_PAGE + slot;
     for (uint i = LANE(); i < dim_k; i += L) vstore_half_rte(head[i], i * LAMINA_PAGE, k_pages);
     return;
   }
-  h -= args.n_head_kv;
+  h -= args.heads.n_head_kv;
   v += (size_t)row * args.v_stride + h * dim_v;
   v_pages += ((page + h) * LAMINA_PAGE + slot) * dim_v;
   for (uint i = LANE(); i < dim_v; i += L) vstore_half_rte(v[i], i, v_pages);

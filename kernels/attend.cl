@@ -4,8 +4,6 @@
 // Scores: a lane is a position; values: a lane is a dimension.
 #include "kernels/math.clh"
 
-/// Floats of a part: sums padded to 16, then maximum and denominator.
-#define PART(dim) (((dim) + 31) / 16 * 16)
 #define MOST_SUMS (LAMINA_MOST_HEAD_DIM + 16)
 /// Words of a head that are worked on at once: with those of the other heads, enough chains of fma to hide its latency.
 #define WORDS (HEADS == 1 ? 4 : HEADS == 2 ? 2 : 1)
@@ -65,15 +63,15 @@ KERNEL void attend(GLOBAL const float *q, GLOBAL const half *k_pages, GLOBAL con
   LOCAL float sums[HEADS * MOST_SUMS];
   LOCAL float weights[HEADS * LAMINA_PAGE];  // scores at first
   LOCAL float scratch[16];
-  const uint row = args.first_row + GROUP_Y(), position = step[args.position_at + row];
-  const uint dim_k = args.head_dim_k, dim_v = args.head_dim_v, of_kv = args.n_head / args.n_head_kv;
+  const uint row = args.first_row + GROUP_Y(), position = step[args.heads.position_at + row];
+  const uint dim_k = args.heads.head_dim_k, dim_v = args.heads.head_dim_v, of_kv = args.heads.n_head / args.heads.n_head_kv;
   const uint blocks = (of_kv + HEADS - 1) / HEADS, block = GROUP() / args.n_splits, split = GROUP() % args.n_splits;
   const uint kv_head = block / blocks, in_block = block % blocks * HEADS;
   const uint seen = first_seen(args, position), begin = max(seen, split * LAMINA_SPLIT);
   const uint end = min(position + 1, (split + 1) * LAMINA_SPLIT);
   const bool is_seen = begin < end;  // else the row is shorter than the launch's longest, or its window is past this
   const float scale = args.temperature == LAMINA_NONE ? args.scale : vectors[args.temperature + position];
-  GLOBAL const uint *table = step + step[args.pages_at + row];
+  GLOBAL const uint *table = step + step[args.heads.pages_at + row];
 
   uint head[HEADS], q_at[HEADS];  // a block that is not full does its last head again
   float most[HEADS], total[HEADS], shrink[HEADS];
@@ -89,7 +87,7 @@ KERNEL void attend(GLOBAL const float *q, GLOBAL const half *k_pages, GLOBAL con
 
   for (uint page = begin / LAMINA_PAGE; is_seen && page * LAMINA_PAGE < end; page++) {
     const uint lo = max(begin, page * LAMINA_PAGE) % LAMINA_PAGE, hi = min(end - page * LAMINA_PAGE, (uint)LAMINA_PAGE);
-    const size_t at = (size_t)table[page] * args.n_head_kv + kv_head;
+    const size_t at = (size_t)table[page] * args.heads.n_head_kv + kv_head;
     GLOBAL const half *k = k_pages + at * dim_k * LAMINA_PAGE, *v = v_pages + at * dim_v * LAMINA_PAGE;
     for (uint p = lo / (16 * WORDS) * 16 * WORDS; p < hi; p += 16 * WORDS) dot_keys(q, q_at, k + p, dim_k, weights + p);
 #pragma unroll
@@ -131,25 +129,25 @@ KERNEL void attend(GLOBAL const float *q, GLOBAL const half *k_pages, GLOBAL con
       for (uint i = LANE(); i < dim_v; i += L) to[i] = (sum[i] + 0.0f) / total[h];
       continue;
     }
-    GLOBAL float *part = parts + (((size_t)GROUP_Y() * args.n_head + head[h]) * args.n_splits + split) * PART(dim_v);
+    GLOBAL float *part = parts + (((size_t)GROUP_Y() * args.heads.n_head + head[h]) * args.n_splits + split) * LAMINA_PART_FLOATS(dim_v);
     for (uint i = LANE(); i < dim_v; i += L) part[i] = sum[i];
     if (LANE() == 0) {
-      part[PART(dim_v) - 16] = most[h];
-      part[PART(dim_v) - 15] = total[h];
+      part[LAMINA_PART_FLOATS(dim_v) - 16] = most[h];
+      part[LAMINA_PART_FLOATS(dim_v) - 15] = total[h];
     }
   }
 }
 
 /// Adds the parts of a head in ascending order and divides by the denominator.
 KERNEL void attend_merge(GLOBAL const float *parts, GLOBAL const uint *step, AttendArgs args, GLOBAL float *out) {
-  LOCAL float sums[LAMINA_MOST_HEAD_DIM + 16];
-  const uint row = args.first_row + GROUP_Y(), position = step[args.position_at + row], dim = args.head_dim_v;
-  const size_t first = ((size_t)GROUP_Y() * args.n_head + GROUP()) * args.n_splits;
+  LOCAL float sums[MOST_SUMS];
+  const uint row = args.first_row + GROUP_Y(), position = step[args.heads.position_at + row], dim = args.heads.head_dim_v;
+  const size_t first = ((size_t)GROUP_Y() * args.heads.n_head + GROUP()) * args.n_splits;
   for (uint i = LANE(); i < dim; i += L) sums[i] = 0.0f;
   float most = -INFINITY, total = 0.0f;
   for (uint split = first_seen(args, position) / LAMINA_SPLIT; split <= position / LAMINA_SPLIT; split++) {
-    GLOBAL const float *part = parts + (first + split) * PART(dim);
-    const float part_most = part[PART(dim) - 16], part_total = part[PART(dim) - 15];
+    GLOBAL const float *part = parts + (first + split) * LAMINA_PART_FLOATS(dim);
+    const float part_most = part[LAMINA_PART_FLOATS(dim) - 16], part_total = part[LAMINA_PART_FLOATS(dim) - 15];
     const float higher = fmax(most, part_most), e0 = exp_1(most - higher), e1 = exp_1(part_most - higher);
     most = higher;
     total = fma(part_total, e1, total * e0);

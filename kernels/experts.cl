@@ -2,9 +2,6 @@
 // and with what weights; their weighted sum.
 #include "kernels/math.clh"
 
-/// Lanes of a word at column c that are columns of a row of n.
-FUNCTION wint lanes_in(uint c, uint n) { return as_wint(FIRST_LANES + c) < (wint)(int)n; }
-
 /// Replaces x[0..n) by exp(x - max) / sum; x has room up to a multiple of 16.
 FUNCTION void softmax_local(LOCAL float *x, uint n, LOCAL float *scratch) {
   wfloat highest = (wfloat)-INFINITY, lanes = (wfloat)0.0f;

@@ -83,28 +83,35 @@ typedef struct {
 #define LAMINA_PAGE 64            ///< positions of a KV page
 #define LAMINA_SPLIT 512          ///< positions that are attended to one page after the other
 #define LAMINA_MOST_HEAD_DIM 576  ///< what a work-group has local memory for
-/// Rotations: `rotations` [position][2][n_pairs], cosines then sines. pages_at: [rows], indices into `step` of the
-/// rows' page tables.
+/// Heads of queries, and of keys and values. pages_at: [rows], indices into `step` of the rows' page tables.
 typedef struct {
-  uint n_rows, n_head, n_head_kv, head_dim_k, head_dim_v;
+  uint n_head, n_head_kv, head_dim_k, head_dim_v;
+  uint position_at, pages_at;
+} HeadArgs;
+
+/// Rotations: `rotations` [position][2][n_pairs], cosines then sines.
+typedef struct {
+  uint n_rows;
+  HeadArgs heads;
   uint q_stride, k_stride, v_stride;
   NormArgs q_norm, k_norm;
   uint n_pairs, halves;        ///< n_pairs 0: no rotation
   uint has_k;
-  uint position_at, pages_at;
 } AppendArgs;
 
 /// Most query heads of one KV head that a work-group attends with together: HEADS of attend.cl.
 #define LAMINA_HEADS_TOGETHER 4
+/// Floats of a part of attention: sums of a head's values, padded, then maximum and denominator.
+#define LAMINA_PART_FLOATS(head_dim_v) (((head_dim_v) + 31) / 16 * 16)
 /// Row i of a launch is row first_row + i of the step. temperature: offset into `vectors` of the scale of the scores by
-/// position, or kNone: `scale`. A part: [head_dim_v padded to 16] sums, then maximum and denominator, 16 in all.
+/// position, or kNone: `scale`.
 typedef struct {
-  uint n_rows, first_row, n_head, n_head_kv, head_dim_k, head_dim_v;
+  uint n_rows, first_row;
+  HeadArgs heads;
   uint q_stride, out_stride;
   float scale, softcap;
   uint window, temperature;
   uint n_splits;               ///< of the longest row; 1: no merge follows
-  uint position_at, pages_at;
 } AttendArgs;
 
 #define LAMINA_MOST_EXPERTS 1024  ///< what a work-group has local memory for

@@ -36,7 +36,7 @@ FUNCTION void add_step(GLOBAL const uint *w, uint i, PACKED_SPACE const float *x
 #endif
 
 FUNCTION void multiply_tile(GLOBAL const uint *planes, PlaneArgs args, uint tile, PACKED_SPACE const uint *x,
-                          const uint *x_at, wfloat *acc) {
+                            const uint *x_at, wfloat *acc) {
   const uint n_steps = (args.n_cols + STEP_COLUMNS - 1) / STEP_COLUMNS, words = FLOAT_KIND == 2 ? 8 : 16;  // of a step
   GLOBAL const uint *w = planes + (size_t)args.lo * 16 + (size_t)tile * n_steps * words;
 #pragma unroll

@@ -43,7 +43,7 @@ FUNCTION void prefetch_block(TilePlanes w, uint block) {
 }
 
 FUNCTION void multiply_tile(GLOBAL const uint *planes, PlaneArgs args, uint tile, PACKED_SPACE const uint *x,
-                          const uint *x_at, wfloat *acc) {
+                            const uint *x_at, wfloat *acc) {
   wuint pairs[16];
   wfloat a[T], m[T], factor[2], shift;
   const TilePlanes w = tile_planes(planes, args, tile);

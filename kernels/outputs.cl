@@ -24,7 +24,7 @@ KERNEL void argmax_parts(GLOBAL const float *logits, ArgmaxArgs args, GLOBAL flo
     const uint c = 16 * (word - 1);
     const wint here = as_wint(FIRST_LANES + c);
     const wfloat v = row_part(logits, c, args.width);
-    const wint is_better = (v >= value) & (here < (wint)(int)args.width);
+    const wint is_better = (v >= value) & lanes_in(c, args.width);
     value = WSELECT(value, v, is_better);
     column = WSELECT(column, here, is_better);
   }

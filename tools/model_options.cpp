@@ -94,10 +94,11 @@ std::shared_ptr<Device> make_device(const ModelOptions& options) {
   const bool numbered = !number.empty() && number.size() < 5 && std::all_of(number.begin(), number.end(), ::isdigit);
   if (options.device == "cpu") return make_cpu(options);
   if (options.device == "auto") {
-    const std::vector<OpenClInfo> infos = opencl_devices();
-    const auto gpu = std::find_if(infos.begin(), infos.end(), [](const OpenClInfo& info) { return info.is_gpu; });
-    const bool fits = gpu != infos.end() && kv_type(options) == KvType::kF16;
-    return fits ? make_opencl(options, gpu->index) : make_cpu(options);
+    const auto has_gpu = [] {
+      const std::vector<OpenClInfo> infos = opencl_devices();
+      return std::any_of(infos.begin(), infos.end(), [](const OpenClInfo& info) { return info.is_gpu; });
+    };
+    return kv_type(options) == KvType::kF16 && has_gpu() ? make_opencl(options, -1) : make_cpu(options);
   }
   if (kind == "opencl" && (colon == std::string::npos || numbered))
     return make_opencl(options, numbered ? std::stoi(number) : -1);

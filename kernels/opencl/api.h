@@ -19,6 +19,14 @@ std::string error_name(cl_int code);
 /// Throws when `code` is an error of `call`.
 void check(cl_int code, const char* call);
 
+/// Gives a kernel its arguments from `index` on.
+inline void set_args(cl_kernel, cl_uint) {}
+template <class Arg, class... Rest>
+void set_args(cl_kernel kernel, cl_uint index, const Arg& arg, const Rest&... rest) {
+  check(clSetKernelArg(kernel, index, sizeof arg, &arg), "clSetKernelArg");
+  set_args(kernel, index + 1, rest...);
+}
+
 /// A reference to an OpenCL object, released with it.
 template <class T, cl_int (*Release)(T)>
 class Handle {

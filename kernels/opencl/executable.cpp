@@ -24,7 +24,7 @@ uint32_t form_of(const gguf::Type& type) {
 OpenClExecutable::OpenClExecutable(const Program& program, const gguf::File& file, const Capacity& capacity,
                                    const Target& target, KernelStore& store, Pool& pool, const Progress& progress)
     : program_(program), target_(target), capacity_(capacity), kernels_(store), weights_(target) {
-  plan(capacity);
+  plan();
   allocate();
   weights_.load(file, pool, progress);
   upload_rotations();
@@ -32,15 +32,19 @@ OpenClExecutable::OpenClExecutable(const Program& program, const gguf::File& fil
 
 OpenClExecutable::~OpenClExecutable() { clFinish(target_.queue.get()); }
 
-/// Where everything goes, and how much that is; nothing is allocated yet.
-void OpenClExecutable::plan(const Capacity& capacity) {
-  const uint64_t pairs = uint64_t{capacity.max_rows} * program_.n_expert_used;
-  for (const auto& b : program_.buffers) {
-    const uint64_t rows = b.rows == RowSet::kTokens  ? capacity.max_rows
-                          : b.rows == RowSet::kPairs ? pairs
-                                                     : capacity.max_outputs;
-    buffers_.push_back({{}, b.width, padded(b.width), b.rows, rows});
+/// Rows that a step has at most.
+uint64_t OpenClExecutable::most_rows(RowSet set) const {
+  switch (set) {
+    case RowSet::kTokens: return capacity_.max_rows;
+    case RowSet::kPairs: return uint64_t{capacity_.max_rows} * program_.n_expert_used;
+    case RowSet::kOutputs: return capacity_.max_outputs;
   }
+  return 0;
+}
+
+/// Where everything goes, and how much that is; nothing is allocated yet.
+void OpenClExecutable::plan() {
+  for (const auto& b : program_.buffers) buffers_.push_back({{}, b.width, padded(b.width), b.rows, most_rows(b.rows)});
   const size_t n_ops = program_.ops.size();
   linears_.resize(n_ops);
   norms_.resize(n_ops);
@@ -73,8 +77,7 @@ void OpenClExecutable::plan(const Capacity& capacity) {
 
 /// Sizes of what ops share.
 void OpenClExecutable::plan_scratch() {
-  const uint64_t positions = uint64_t{capacity_.n_pages} * kPagePositions,
-                 pairs = uint64_t{capacity_.max_rows} * program_.n_expert_used;
+  const uint64_t positions = n_positions();
   for (size_t i = 0; i < program_.ops.size(); i++) {
     if (const auto* linear = std::get_if<LinearOp>(&program_.ops[i])) {
       for (const Group& group : linears_[i].groups) {
@@ -83,18 +86,19 @@ void OpenClExecutable::plan_scratch() {
       }
     } else if (const auto* attend = std::get_if<AttendOp>(&program_.ops[i])) {
       const uint64_t splits = positions / LAMINA_SPLIT + 1;
-      const uint64_t row = attend->n_head * splits * (padded(program_.kv[attend->layer].head_dim_v) + kRowTile);
+      const uint64_t row = attend->n_head * splits * LAMINA_PART_FLOATS(program_.kv[attend->layer].head_dim_v);
       part_floats_ = std::max(part_floats_, std::max(row, std::min(row * capacity_.max_rows, kMostPartFloats)));
     }
   }
-  for (const Rope& rope : program_.ropes) n_pairs_ += rope.inv_freq.size();
+  uint64_t n_pairs = 0;
+  for (const Rope& rope : program_.ropes) n_pairs += rope.inv_freq.size();
   step_words_ =
       3 * uint64_t{capacity_.max_rows} + capacity_.max_outputs + uint64_t{capacity_.max_rows} * capacity_.n_pages;
   uint64_t kv = 0, rows = 0;
   for (const KvShape& s : program_.kv) kv += positions * s.n_head_kv * (s.head_dim_k + s.head_dim_v) * sizeof(uint16_t);
   for (const Rows& b : buffers_) rows += b.n_rows * b.stride * sizeof(float);
-  const uint64_t words = packed_words_ + part_floats_ + 2 * pairs + 2 * n_pairs_ * positions + step_words_ +
-                         (2 * kArgmaxParts + 2) * uint64_t{capacity_.max_outputs};
+  const uint64_t words = packed_words_ + part_floats_ + 2 * most_rows(RowSet::kPairs) + 2 * n_pairs * positions +
+                         step_words_ + (2 * kMostArgmaxParts + 2) * uint64_t{capacity_.max_outputs};
   const uint64_t weights = weights_.bytes(), others = rows + words * sizeof(uint32_t);
   memory_bytes_ = weights + kv + others;
   const auto mib = [](uint64_t bytes) { return bytes / 1024 / 1024; };
@@ -175,7 +179,7 @@ OpenClExecutable::BoundLinear OpenClExecutable::bind(const LinearOp& op) {
 uint32_t OpenClExecutable::bind_temperature(const AttendOp& op) {
   const Temperature& t = op.temperature;
   if (t.scale == 0) return LAMINA_NONE;
-  std::vector<float> scales(uint64_t{capacity_.n_pages} * kPagePositions);
+  std::vector<float> scales(n_positions());
   for (size_t i = 0; i < scales.size(); i++)
     scales[i] = static_cast<float>(op.scale * (1 + t.scale * std::log(1.0 + static_cast<double>(i / t.length))));
   return weights_.values(scales);
@@ -186,12 +190,11 @@ void OpenClExecutable::allocate() {
   constexpr uint32_t kLeastWords = 1024;
   kernels_.set_local_words(std::bit_ceil(std::max(most_alone_, kLeastWords)));
   cl_context context = target_.context.get();
-  const uint64_t pages = capacity_.n_pages, pairs = uint64_t{capacity_.max_rows} * program_.n_expert_used;
   const auto words = [context](uint64_t n) { return Buffer(context, n * sizeof(uint32_t), "activations"); };
   weights_.allocate();
   for (Rows& b : buffers_) b.buffer = words(b.n_rows * b.stride);
   for (const KvShape& s : program_.kv) {
-    const uint64_t of_head = pages * kPagePositions * s.n_head_kv * sizeof(uint16_t);
+    const uint64_t of_head = n_positions() * s.n_head_kv * sizeof(uint16_t);
     LayerKv& layer = kv_.emplace_back(
         LayerKv{Buffer(context, of_head * s.head_dim_k, "keys"), Buffer(context, of_head * s.head_dim_v, "values")});
     // What was never written reads as 0, as on every device.
@@ -205,17 +208,17 @@ void OpenClExecutable::allocate() {
   packed_ = words(packed_words_);
   parts_ = words(part_floats_);
   step_buffer_ = words(step_words_);
-  chosen_ = words(pairs);
-  expert_weights_ = words(pairs);
-  best_ = words(kArgmaxParts * capacity_.max_outputs);
-  best_index_ = words(kArgmaxParts * capacity_.max_outputs);
+  chosen_ = words(most_rows(RowSet::kPairs));
+  expert_weights_ = words(most_rows(RowSet::kPairs));
+  best_ = words(kMostArgmaxParts * capacity_.max_outputs);
+  best_index_ = words(kMostArgmaxParts * capacity_.max_outputs);
   result_ = words(2 * capacity_.max_outputs);
   dummy_ = words(1);
 }
 
 /// cos and sin of every position's angles: range reduction in double, rounded to float32 once.
 void OpenClExecutable::upload_rotations() {
-  const uint64_t positions = uint64_t{capacity_.n_pages} * kPagePositions;
+  const uint64_t positions = n_positions();
   for (const Rope& rope : program_.ropes) {
     const size_t n = rope.inv_freq.size();
     std::vector<float> all(positions * 2 * n);

@@ -23,7 +23,7 @@
 namespace lamina::opencl {
 
 /// Most work-groups that look for the best logit of a row.
-constexpr uint32_t kArgmaxParts = 64;
+constexpr uint32_t kMostArgmaxParts = 64;
 /// Most floats of unmerged attention: rows of a long prompt are attended in so many turns as this needs.
 constexpr uint64_t kMostPartFloats = uint64_t{4} * 1024 * 1024;
 
@@ -80,7 +80,7 @@ class OpenClExecutable : public Executable {
   };
 
   // Binding: executable.cpp.
-  void plan(const Capacity& capacity);
+  void plan();
   void plan_scratch();
   BoundLinear bind(const LinearOp& op);
   launch::NormArgs bind(const std::optional<Norm>& norm, uint32_t n);
@@ -89,6 +89,7 @@ class OpenClExecutable : public Executable {
   void upload_rotations();
 
   // Steps: steps.cpp.
+  void begin(const Step& step, uint32_t n_best);
   void upload(const Step& step);
   bool follows_last(const Step& step);
   bool fly(uint32_t position);
@@ -108,6 +109,7 @@ class OpenClExecutable : public Executable {
   void run_op(const CombineOp& op, size_t index);
   void run_op(const SelectOp& op, size_t index);
   void run_op(const ArgmaxOp& op, size_t index);
+  launch::HeadArgs heads(uint32_t layer, uint32_t n_head) const;
   void embed(const Matrix& table, launch::EmbedArgs args, Buf out);
   void multiply(const LinearOp& op, const launch::PackArgs& pack, const Group& group, bool alone);
 
@@ -119,6 +121,8 @@ class OpenClExecutable : public Executable {
   std::vector<float> read_kv(const Place& place) const;
   void read_bytes(cl_mem buffer, uint64_t at, uint64_t n, void* out) const;
   uint32_t n_rows(RowSet set) const;
+  uint64_t most_rows(RowSet set) const;
+  uint64_t n_positions() const { return uint64_t{capacity_.n_pages} * kPagePositions; }
   const Rows& buffer(Buf i) const { return buffers_[static_cast<size_t>(i)]; }
   cl_mem memory(Buf i) const { return i == kNoBuf ? dummy_.get() : buffer(i).buffer.get(); }
   uint32_t stride(Buf i) const { return i == kNoBuf ? 0 : buffer(i).stride; }
@@ -135,8 +139,8 @@ class OpenClExecutable : public Executable {
   std::vector<uint32_t> temperatures_;                   ///< by op: see AttendArgs
   std::vector<const Matrix*> tables_, position_tables_;  ///< by op: EmbedOp's
   std::vector<Buffer> rotations_;                        ///< by rope: [positions][2][n_pairs]
-  uint64_t packed_words_ = 0, part_floats_ = 0, step_words_ = 0, n_pairs_ = 0;
-  uint32_t most_alone_ = 0;  ///< packed words of the widest input that kLinearAlone packs
+  uint64_t packed_words_ = 0, part_floats_ = 0, step_words_ = 0;
+  uint32_t most_alone_ = 0;  ///< packed words of the widest input that linear_alone packs
   Buffer packed_, step_buffer_, parts_, chosen_, expert_weights_, best_, best_index_, result_, dummy_;
   uint64_t bytes_per_token_ = 0, memory_bytes_ = 0;
 

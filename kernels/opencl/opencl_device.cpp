@@ -73,11 +73,6 @@ double most_per_second(const Target& target, cl_kernel kernel, size_t groups, do
   return best;
 }
 
-template <class T>
-void set_arg(cl_kernel kernel, cl_uint index, const T& value) {
-  check(clSetKernelArg(kernel, index, sizeof value, &value), "clSetKernelArg");
-}
-
 class OpenClDevice : public Device {
  public:
   OpenClDevice(const Found& found, const OpenClOptions& options)
@@ -97,16 +92,14 @@ class OpenClDevice : public Device {
     check(clEnqueueFillBuffer(target_.queue.get(), words.get(), &zero, sizeof zero, 0, n_words * sizeof(uint32_t), 0,
                               nullptr, nullptr),
           "clEnqueueFillBuffer");
-    const Kernel read = store_.make("peaks.cl", "", "read_peak");
-    set_arg(read.get(), 0, words.get());
-    set_arg(read.get(), 1, n_words);
-    set_arg(read.get(), 2, sums.get());
+    constexpr uint32_t kChains = 8, kRounds = 4096;
+    const std::string defines = fmt::format(" -DCHAINS={}", kChains);
+    const Kernel read = store_.make("peaks.cl", defines, "read_peak");
+    set_args(read.get(), 0, words.get(), n_words, sums.get());
     const auto arithmetic = [&](const char* name) {
-      constexpr uint32_t kRounds = 4096;
-      const double products = 8.0 * kRowTile * kRounds * static_cast<double>(groups);  // PEAK_CHAINS of peaks.cl
-      const Kernel kernel = store_.make("peaks.cl", "", name);
-      set_arg(kernel.get(), 0, kRounds);
-      set_arg(kernel.get(), 1, sums.get());
+      const double products = static_cast<double>(groups) * kChains * kRowTile * kRounds;
+      const Kernel kernel = store_.make("peaks.cl", defines, name);
+      set_args(kernel.get(), 0, kRounds, sums.get());
       return most_per_second(target_, kernel.get(), groups, 2 * products);
     };
     return {most_per_second(target_, read.get(), groups, static_cast<double>(n_words) * sizeof(uint32_t)),

@@ -15,14 +15,6 @@ constexpr uint32_t kGroupsPerUnit = 4;
 
 uint32_t ceil_div(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 
-void set_args(cl_kernel, cl_uint) {}
-
-template <class Arg, class... Rest>
-void set_args(cl_kernel kernel, cl_uint index, const Arg& arg, const Rest&... rest) {
-  check(clSetKernelArg(kernel, index, sizeof arg, &arg), "clSetKernelArg");
-  set_args(kernel, index + 1, rest...);
-}
-
 constexpr KernelPlace kEmbed = {"embed.cl", "", "embed"}, kNorm = {"norm.cl", "", "norm"};
 constexpr KernelPlace kAppend = {"append.cl", "", "append"}, kAttendMerge = {"attend.cl", " -DHEADS=1", "attend_merge"};
 constexpr KernelPlace kAttend[LAMINA_HEADS_TOGETHER] = {{"attend.cl", " -DHEADS=1", "attend"},
@@ -31,7 +23,7 @@ constexpr KernelPlace kAttend[LAMINA_HEADS_TOGETHER] = {{"attend.cl", " -DHEADS=
                                                         {"attend.cl", " -DHEADS=4", "attend"}};
 constexpr KernelPlace kRoute = {"experts.cl", "", "route"}, kCombine = {"experts.cl", "", "combine"};
 constexpr KernelPlace kSelectRows = {"outputs.cl", "", "select_rows"}, kAdvance = {"outputs.cl", "", "advance"};
-constexpr KernelPlace kArgmaxOfParts = {"outputs.cl", "", "argmax_parts"};
+constexpr KernelPlace kArgmaxParts = {"outputs.cl", "", "argmax_parts"};
 constexpr KernelPlace kArgmaxMerge = {"outputs.cl", "", "argmax_merge"};
 constexpr KernelPlace kPack[] = {{"pack.cl", " -DFORM=0", "pack"},  // by LAMINA_FORM_*
                                  {"pack.cl", " -DFORM=1", "pack"},
@@ -65,6 +57,7 @@ void OpenClExecutable::launch_groups(cl_kernel kernel, uint64_t groups, uint64_t
   check(clEnqueueNDRangeKernel(target_.queue.get(), kernel, 2, nullptr, global, local, 0, nullptr, nullptr),
         "clEnqueueNDRangeKernel");
 }
+
 /// Puts the token that the last step chose and the position behind its own into `step`.
 void OpenClExecutable::advance() {
   launch_groups(kernels_.get(kAdvance), 1, 1, result_.get(), step_buffer_.get(), capacity_.max_rows);
@@ -149,14 +142,15 @@ void OpenClExecutable::run_op(const NormOp& op, size_t index) {
                 memory(op.out));
 }
 
+launch::HeadArgs OpenClExecutable::heads(uint32_t layer, uint32_t n_head) const {
+  const KvShape& shape = program_.kv[layer];
+  return {n_head, shape.n_head_kv, shape.head_dim_k, shape.head_dim_v, capacity_.max_rows, 2 * capacity_.max_rows};
+}
+
 void OpenClExecutable::run_op(const AppendOp& op, size_t index) {
-  const KvShape& shape = program_.kv[op.layer];
   launch::AppendArgs args = {};
   args.n_rows = n_rows(RowSet::kTokens);
-  args.n_head = op.n_head;
-  args.n_head_kv = shape.n_head_kv;
-  args.head_dim_k = shape.head_dim_k;
-  args.head_dim_v = shape.head_dim_v;
+  args.heads = heads(op.layer, op.n_head);
   args.q_stride = stride(op.q);
   args.k_stride = stride(op.k);
   args.v_stride = stride(op.v);
@@ -167,10 +161,8 @@ void OpenClExecutable::run_op(const AppendOp& op, size_t index) {
     args.halves = program_.ropes[static_cast<size_t>(op.rope)].pairs == RopePairs::kHalves;
   }
   args.has_k = op.k != kNoBuf;
-  args.position_at = capacity_.max_rows;
-  args.pages_at = 2 * capacity_.max_rows;
   cl_mem rotations = op.rope >= 0 ? rotations_[static_cast<size_t>(op.rope)].get() : dummy_.get();
-  launch_groups(kernels_.get(kAppend), args.n_head + (args.has_k != 0 ? 2 * args.n_head_kv : 0), args.n_rows,
+  launch_groups(kernels_.get(kAppend), op.n_head + (args.has_k != 0 ? 2 * args.heads.n_head_kv : 0), args.n_rows,
                 memory(op.q), memory(op.k), memory(op.v), weights_.vectors(), rotations, step_buffer_.get(), args,
                 kv_[op.layer].k.get(), kv_[op.layer].v.get());
 }
@@ -179,10 +171,7 @@ void OpenClExecutable::run_op(const AttendOp& op, size_t index) {
   const KvShape& shape = program_.kv[op.layer];
   const uint32_t rows = n_rows(RowSet::kTokens);
   launch::AttendArgs args = {};
-  args.n_head = op.n_head;
-  args.n_head_kv = shape.n_head_kv;
-  args.head_dim_k = shape.head_dim_k;
-  args.head_dim_v = shape.head_dim_v;
+  args.heads = heads(op.layer, op.n_head);
   args.q_stride = stride(op.q);
   args.out_stride = stride(op.out);
   args.scale = op.scale;
@@ -190,20 +179,16 @@ void OpenClExecutable::run_op(const AttendOp& op, size_t index) {
   args.window = op.window;
   args.temperature = temperatures_[index];
   args.n_splits = last_position_ / LAMINA_SPLIT + 1;
-  args.position_at = capacity_.max_rows;
-  args.pages_at = 2 * capacity_.max_rows;
-  const uint64_t part_floats =
-      uint64_t{op.n_head} * args.n_splits * (ceil_div(shape.head_dim_v, kRowTile) + 1) * kRowTile;
+  const uint64_t part_floats = uint64_t{op.n_head} * args.n_splits * LAMINA_PART_FLOATS(shape.head_dim_v);
   const uint32_t rows_at_once =
       args.n_splits == 1 ? rows : static_cast<uint32_t>(std::max<uint64_t>(1, kMostPartFloats / part_floats));
   const uint32_t of_kv = op.n_head / shape.n_head_kv, blocks = ceil_div(of_kv, LAMINA_HEADS_TOGETHER);
-  const uint32_t heads = ceil_div(of_kv, blocks);
   for (uint32_t row = 0; row < rows; row += rows_at_once) {
     args.first_row = row;
     args.n_rows = std::min(rows_at_once, rows - row);
-    launch_groups(kernels_.get(kAttend[heads - 1]), uint64_t{shape.n_head_kv} * blocks * args.n_splits, args.n_rows,
-                  memory(op.q), kv_[op.layer].k.get(), kv_[op.layer].v.get(), weights_.vectors(), step_buffer_.get(),
-                  args, parts_.get(), memory(op.out));
+    launch_groups(kernels_.get(kAttend[ceil_div(of_kv, blocks) - 1]),
+                  uint64_t{shape.n_head_kv} * blocks * args.n_splits, args.n_rows, memory(op.q), kv_[op.layer].k.get(),
+                  kv_[op.layer].v.get(), weights_.vectors(), step_buffer_.get(), args, parts_.get(), memory(op.out));
     if (args.n_splits == 1) continue;
     launch_groups(kernels_.get(kAttendMerge), op.n_head, args.n_rows, parts_.get(), step_buffer_.get(), args,
                   memory(op.out));
@@ -233,8 +218,8 @@ void OpenClExecutable::run_op(const SelectOp& op, size_t) {
 void OpenClExecutable::run_op(const ArgmaxOp& op, size_t) {
   const uint32_t width = buffer(op.logits).width;
   const launch::ArgmaxArgs args = {n_outputs_, width, stride(op.logits),
-                                   std::min(kArgmaxParts, ceil_div(width, 16 * kRowTile))};
-  launch_groups(kernels_.get(kArgmaxOfParts), args.n_parts, args.n_rows, memory(op.logits), args, best_.get(),
+                                   std::min(kMostArgmaxParts, ceil_div(width, 16 * kRowTile))};
+  launch_groups(kernels_.get(kArgmaxParts), args.n_parts, args.n_rows, memory(op.logits), args, best_.get(),
                 best_index_.get());
   launch_groups(kernels_.get(kArgmaxMerge), args.n_rows, 1, best_.get(), best_index_.get(), args, result_.get());
 }

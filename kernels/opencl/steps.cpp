@@ -15,12 +15,17 @@ constexpr size_t kAhead = 1;
 
 }  // namespace
 
-void OpenClExecutable::run(const Step& step) {
+/// Forgets what was read of the last step.
+void OpenClExecutable::begin(const Step& step, uint32_t n_best) {
   n_outputs_ = static_cast<uint32_t>(step.outputs.size());
-  n_best_ = step.n_best;
+  n_best_ = n_best;
   logits_.clear();
   result_words_.clear();
   step_ = &step;
+}
+
+void OpenClExecutable::run(const Step& step) {
+  begin(step, step.n_best);
   const uint32_t position = step.position[0];
   const bool greedy = step.token.size() == 1 && n_outputs_ == 1 && n_best_ == 1;
   if (greedy && follows_last(step) && (flights_.size() > 1 || fly(position))) {
@@ -36,11 +41,7 @@ void OpenClExecutable::run(const Step& step) {
 }
 
 void OpenClExecutable::trace(const Step& step, const AfterOp& after_op) {
-  n_outputs_ = static_cast<uint32_t>(step.outputs.size());
-  n_best_ = 0;
-  logits_.clear();
-  result_words_.clear();
-  step_ = &step;
+  begin(step, 0);
   upload(step);
   flights_.clear();
   bool go_on = true;

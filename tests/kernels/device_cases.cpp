@@ -105,11 +105,8 @@ std::vector<Step> steps_of_all_sizes(int32_t n_vocab) {
 
 void expect_reference_bits(const DeviceCase& device, const Program& program, const TinyModel& model,
                            const std::vector<Step>& steps, uint32_t n_pages, KvType kv_type) {
-  if (device.name.starts_with("opencl") && !missing_opencl().empty()) {
-    if (opencl_is_required()) FAIL() << missing_opencl();
-    GTEST_SKIP() << missing_opencl();
-  }
-  if (device.name.starts_with("opencl") && kv_type != KvType::kF16) {
+  if (device.is_opencl()) LAMINA_NEEDS_OPENCL();
+  if (device.is_opencl() && kv_type != KvType::kF16) {
     EXPECT_THROW(compile(*device.make(1), program, model, n_pages, kv_type), Error);
     return;
   }

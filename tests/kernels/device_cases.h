@@ -1,6 +1,8 @@
 // What the tests of ops run on: every device present, each against the reference. In: a program, a tiny model and
 // steps. Out: a failed test that names the first value whose bits differ.
 #pragma once
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,6 +17,7 @@ struct DeviceCase {
   std::string name;            ///< "cpu_avx2", "opencl_w16"
   std::vector<int> n_threads;  ///< thread counts to try
   std::function<std::unique_ptr<Device>(int n_threads)> make;
+  bool is_opencl() const { return name.starts_with("opencl"); }
 };
 
 std::vector<DeviceCase> devices();
@@ -23,6 +26,13 @@ std::vector<DeviceCase> devices();
 /// LAMINA_TEST_OPENCL=required stands in the environment, as tools/test.sh puts it there.
 std::string missing_opencl();
 bool opencl_is_required();
+
+/// Ends a test, or a function of it, that needs an OpenCL device where there is none.
+#define LAMINA_NEEDS_OPENCL()                                                 \
+  if (const std::string reason = lamina::missing_opencl(); !reason.empty()) { \
+    if (lamina::opencl_is_required()) FAIL() << reason;                       \
+    GTEST_SKIP() << reason;                                                   \
+  }
 
 /// Where tests keep compiled OpenCL kernels: in the build folder, for all tests together.
 std::string kernel_cache_of_tests();

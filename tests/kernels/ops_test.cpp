@@ -152,8 +152,7 @@ TEST_P(Ops, TheBestLogitsAreNumbersOfTheLowestTokens) {
   program.logits = add_product(program, last, model.weight("w"), RowSet::kOutputs);
   program.n_vocab = kWidth;
   program.ops.push_back(ArgmaxOp{.logits = program.logits});
-  if (GetParam().name.starts_with("opencl") && !opencl_is_required() && !missing_opencl().empty())
-    GTEST_SKIP() << missing_opencl();
+  if (GetParam().is_opencl()) LAMINA_NEEDS_OPENCL();
   for (const int n_threads : GetParam().n_threads) {
     const auto device = GetParam().make(n_threads);
     const auto executable = compile(*device, program, model);

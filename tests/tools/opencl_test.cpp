@@ -27,12 +27,7 @@ const std::string kText = "bcdefghij\n";  // what the model says after "a"
 /// A run whose kernels are cached in `folder`, with the drivers of an .icd file that says `icd`.
 class OpenClCli : public testing::Test {
  protected:
-  void SetUp() override {
-    if (const std::string reason = missing_opencl(); !reason.empty()) {
-      if (opencl_is_required()) FAIL() << reason;
-      GTEST_SKIP() << reason;
-    }
-  }
+  void SetUp() override { LAMINA_NEEDS_OPENCL(); }
 
   /// `fail`: of LAMINA_FAIL, or empty. One that hangs ends with exit code 124.
   ProcessResult run(const std::string& fail, Words words = {"-p", "a"}, const std::string& device = "opencl") const {
